@@ -1,4 +1,4 @@
-"""Counts the queries that Spark was asked."""
+"""Counts the queries that Spark was asked, and the rows it read for them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +18,31 @@ def counted_queries(spark: SparkSession) -> Iterator[Asked]:
     asked, before = Asked(), _total(spark)
     yield asked
     asked.queries = _total(spark) - before
+
+
+class Read:
+    """The number of `rows` read from files, once the block has ended."""
+
+    rows = 0
+
+
+@contextmanager
+def counted_rows(spark: SparkSession) -> Iterator[Read]:
+    """Count the rows that the stages of a block read, as Spark's own status store lists them."""
+    read, before = Read(), set(_rows_by_stage(spark))
+    yield read
+    read.rows = sum(rows for stage, rows in _rows_by_stage(spark).items() if stage not in before)
+
+
+def _rows_by_stage(spark: SparkSession) -> dict[int, int]:
+    assert spark._jvm is not None
+    context, gateway = spark.sparkContext._jsc.sc(), spark.sparkContext._gateway
+    context.listenerBus().waitUntilEmpty()
+    no_quantiles = gateway.new_array(gateway.jvm.double, 0)
+    none = gateway.jvm.java.util.ArrayList()
+    stages = context.statusStore().stageList(None, False, False, no_quantiles, none)
+    listed = [stages.apply(at) for at in range(stages.size())]
+    return {stage.stageId(): stage.inputRecords() for stage in listed}
 
 
 def _total(spark: SparkSession) -> int:

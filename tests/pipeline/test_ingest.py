@@ -9,11 +9,13 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.journals import START_US, events_in, some_traffic, write_journal
 from waypost import Relay
+from waypost.pipeline.datasource import register
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.job import IngestSummary, ingest
 from waypost.pipeline.journal.sources import JournalSource, parse_sources
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Lake, open_lake
+from waypost.server.identity.relay_key import RelayKey
 from waypost.testing import ManualClock
 from waypost.wire.events import encode_event
 
@@ -65,6 +67,29 @@ def test_every_event_is_a_row_with_all_fields_of_its_header(
             if name in budget_fields:
                 assert row[column] == budget_fields[name]
         assert row["relay"] == "data"
+
+
+def test_a_signed_journal_is_read_like_any_other(
+    spark: SparkSession, tmp_path: Path, run_ingest: RunIngest
+) -> None:
+    async def signed_traffic(relay: Relay, clock: ManualClock) -> None:
+        relay.sign_journal(RelayKey.open(tmp_path))
+        await some_traffic(relay, clock)
+        clock.advance_ms(60_000)
+        await relay.idle()
+        await relay.publish("agent.a", "x" * 5000, sender="agent.b")
+        await relay.seal_journal()
+
+    write_journal(tmp_path / "data", signed_traffic)
+    lake = lake_of(spark, tmp_path)
+    summary = run_ingest(lake, parse_sources([str(tmp_path / "data")]))
+    sealed = [one.seq for one in events_in(tmp_path / "data")][:-1]  # the last one signs the rest
+    assert [row["seq"] for row in rows(lake)] == sealed
+    assert (summary.events, summary.corrupt, summary.missing) == (len(sealed), 0, 0)
+    assert [row["kind"] for row in rows(lake)].count("checkpoint") == 1
+    register(spark)
+    source = spark.read.format("waypost").load(str(tmp_path / "data")).where("kind = 'checkpoint'")
+    assert [row.sender for row in source.collect()] == [None, None]
 
 
 def test_a_field_omitted_from_a_line_has_its_default_in_the_row(

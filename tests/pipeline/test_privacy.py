@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.journals import some_traffic, write_journal
 from waypost.pipeline.datasource import register
 from waypost.pipeline.errors import JournalUnusable
+from waypost.pipeline.files import private_files
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.jobs.stream import StreamOptions, stream
 from waypost.pipeline.journal.segments import list_local_segments
@@ -133,3 +134,17 @@ def _call_without_secret(port: int) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(struct.pack(">Q", 8 + len(call)) + call)
         return connection.recv(4096)
+
+
+def test_files_stay_private_while_any_thread_writes_private_ones() -> None:
+    before = os.umask(0o022)
+    try:
+        first, second = private_files(), private_files()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert os.umask(0o077) == 0o077
+        second.__exit__(None, None, None)
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)

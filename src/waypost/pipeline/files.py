@@ -6,6 +6,7 @@ Standard library only: executors import this before anything is unpacked there.
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -15,6 +16,11 @@ from waypost.pipeline.errors import JournalUnusable
 
 LINE_MAX_BYTES = 64 * 1024 * 1024
 """Longer lines of a journal are skipped: no relay writes them, and a reader holds a whole line."""
+
+
+_masking = threading.Lock()
+_masks: list[int] = []
+"""The masks that the blocks of `private_files` found."""
 
 
 class NotRegular(JournalUnusable):
@@ -43,12 +49,19 @@ def create_file(path: Path) -> BinaryIO:
 
 @contextlib.contextmanager
 def private_files() -> Iterator[None]:
-    """During the block, let this process and those it starts create files for their owner only."""
-    before = os.umask(0o077)
+    """During the block, let this process and those it starts create files for their owner only.
+
+    The mask is one for all threads: the first block sets it, the last one that ends restores it.
+    """
+    with _masking:
+        _masks.append(os.umask(0o077))
     try:
         yield
     finally:
-        os.umask(before)
+        with _masking:
+            before = _masks.pop()
+            if not _masks:
+                os.umask(before)
 
 
 def open_segment(path: str) -> BinaryIO:

@@ -133,6 +133,8 @@ class SequentialReplay:
                     self.last_seen[pair] = max(event.seen_ms, self.last_seen.get(pair, 0))
                 case wire.EndpointChanged() | wire.SessionChanged() | wire.RulesChanged():
                     pass
+                case wire.SignedCheckpoint():
+                    pass
                 case _:
                     self._message_event(event, self.inboxes.setdefault(event.endpoint, Inbox()))
 

@@ -1,5 +1,6 @@
 """The page: complete, accessible, and safe from text that agents wrote."""
 
+import html
 import re
 from html.parser import HTMLParser
 
@@ -24,7 +25,20 @@ from waypost.pipeline.reports.data import (
 )
 from waypost.pipeline.reports.page import render_page
 from waypost.pipeline.reports.sections import all_sections
-from waypost.pipeline.reports.sections.headline import highlights
+from waypost.pipeline.reports.sections.findings import what_to_look_at
+
+ORDER = [
+    "full inbox",
+    "breaker",
+    "rejected sender",
+    "loop",
+    "flood",
+    "one way",
+    "pressure",
+    "old messages",
+    "dead letters",
+    "rejections",
+]
 
 VOID = {"meta", "link"}
 
@@ -175,12 +189,25 @@ def test_the_takeaways_follow_from_the_data(report: ReportData, page: str) -> No
     assert "3 inboxes reached the warning level of 80% of the cap." in page
     assert "All times are UTC." in page
     assert "… and 133 more senders" in page
-    assert [one.kind for one in highlights(report)][:3] == ["loop", "flood", "one way"]
+
+
+def test_what_to_look_at_names_each_trouble_with_advice_and_a_link_to_its_section(
+    report: ReportData, page: str
+) -> None:
+    found = what_to_look_at(report)
+    kinds = [one.kind for one in found]
+    assert kinds == sorted(kinds, key=ORDER.index)
+    assert set(kinds) == set(ORDER)
+    for one in found:
+        assert f'<a href="#{one.anchor}">{one.kind}</a>' in page
+        assert f'<section id="{one.anchor}"' in page
+        assert html.escape(one.text) in page
+        assert html.escape(one.advice) in page
 
 
 def test_a_quiet_period_has_sentences_and_no_charts() -> None:
     page = render_page(quiet_report())
-    assert "Nothing stands out in this period." in page
+    assert "Nothing needs attention in this period." in page
     assert 'role="img"' not in page
     assert page.count('class="takeaway"') == len(all_sections(quiet_report()))
     assert "Nothing was rejected in this period." in page

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.eventually import eventually
 from tests.pipeline.datasource.scenarios import START_US, relay_at, run_traffic
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.job import ingest
@@ -16,9 +17,11 @@ from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
 from waypost.pipeline.lake.packs import Upkeep
 from waypost.pipeline.tables.build import build
+from waypost.pipeline.tables.registry import TABLES
 from waypost.testing import ManualClock
 
 UNTIL_IDLE = StreamOptions(until_idle=True)
+WAITS_S = 120.0
 
 
 class Builds:
@@ -37,6 +40,10 @@ class Builds:
 def rows_of(lake: Lake) -> list[dict[str, Any]]:
     rows = lake.read("events", EVENTS).orderBy("relay", "seq").collect()
     return [row.asDict(recursive=True) for row in rows]
+
+
+def table_rows(lake: Lake, table: str) -> list[str]:
+    return sorted(str(row) for row in lake.read(table, TABLES[table]).collect())
 
 
 def ingested(spark: SparkSession, path: Path, sources: list[JournalSource]) -> Lake:
@@ -116,6 +123,53 @@ async def test_a_stopped_stream_builds_the_tables_and_ends(
     assert summary.last_seq == {"data": summary.events}
     assert builds.versions == [1]
     assert not open_lake(spark, path).manifest.unbuilt
+
+
+@pytest.mark.slow
+async def test_events_are_committed_while_a_build_runs_and_are_in_the_next(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    clock, path = ManualClock(START_US), str(tmp_path / "lake")
+    sources = parse_sources([str(tmp_path / "data")])
+    stop, is_building, goes_on = threading.Event(), threading.Event(), threading.Event()
+
+    def version() -> int:
+        return open_lake(spark, path, create=True).manifest.version
+
+    def slow_build(lake: Lake) -> None:
+        is_building.set()
+        assert goes_on.wait(WAITS_S)
+        build(lake)
+
+    async with relay_at(tmp_path / "data", clock) as relay:
+        await run_traffic(relay, clock, rounds=1)
+        options = StreamOptions(every_s=0.1, build_every_s=0.0)
+        following = threading.Thread(
+            target=stream,
+            args=(spark, path, sources, options),
+            kwargs={"stop": stop, "build": slow_build},
+        )
+        following.start()
+        try:
+            await eventually(is_building.is_set, "a build", timeout_s=WAITS_S)
+            begun = version()
+            await run_traffic(relay, clock, rounds=1)
+            await eventually(lambda: version() > begun, "more events", timeout_s=WAITS_S)
+            goes_on.set()
+            await eventually(
+                lambda: not open_lake(spark, path).manifest.unbuilt,
+                "a build without events after it",
+                timeout_s=WAITS_S,
+            )
+        finally:
+            goes_on.set()
+            stop.set()
+            following.join()
+    quiet = ingested(spark, tmp_path / "quiet", sources)
+    build(quiet)
+    streamed = open_lake(spark, path)
+    for table in ("messages", "traffic", "pairs"):
+        assert table_rows(streamed, table) == table_rows(quiet, table)
 
 
 async def test_many_small_batches_are_merged_by_a_build(

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import deltalake
+import duckdb
 import polars
 import pyarrow as pa
 import pytest
@@ -69,9 +70,13 @@ def test_the_lines_on_the_page_read_a_table(
     monkeypatch.chdir(Path(by_hand.lake.path).parent)
     page = PAGE.read_text()
     wanted = {row.sender for row in by_hand.lake.read(senders.NAME, senders.SCHEMA).collect()}
-    [scan, frame] = re.findall(r"^\| (?:Polars|deltalake).* \| `(.+)` \|$", page, re.MULTILINE)
-    assert set(eval(scan).collect()["sender"]) == wanted
-    assert set(eval(frame, {"deltalake": deltalake})["sender"]) == wanted
+    lines = re.findall(r"^\| [^|]* \| `([a-z]+\..+)` \|$", page, re.MULTILINE)
+    [scan, frame, relation] = [
+        eval(line, {"deltalake": deltalake, "duckdb": duckdb, "polars": polars}) for line in lines
+    ]
+    assert set(scan.collect()["sender"]) == wanted
+    assert set(frame["sender"]) == wanted
+    assert {sender for (sender,) in relation.select("sender").fetchall()} == wanted
     [program] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(program, {})
     assert "publishes" in capsys.readouterr().out

@@ -215,10 +215,12 @@ class _GroupFile:
             self._unfinished.unlink()
 
     def _write_row_group(self) -> None:
-        """Write the pending rows, sorted by kind, then as in the segments."""
+        """Write the pending rows, sorted by `EVENT_ORDER`, then as in the segments."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+        from waypost.pipeline.lake.lake import EVENT_ORDER, PAGE_ROWS_MAX
 
         rows = pa.Table.from_batches(self._pending)
         self._pending, self._pending_bytes = [], 0
@@ -226,7 +228,12 @@ class _GroupFile:
             make_directory(self._path.parent)
             create_file(self._unfinished).close()  # Arrow keeps its mode
             self._writer = pq.ParquetWriter(
-                self._unfinished, rows.schema, compression="zstd", write_page_index=True
+                self._unfinished,
+                rows.schema,
+                compression="zstd",
+                write_page_index=True,
+                max_rows_per_page=PAGE_ROWS_MAX,
             )
-        rows = rows.take(pc.sort_indices(rows["kind"]))
+        order = [(name, "ascending") for name in EVENT_ORDER]
+        rows = rows.take(pc.sort_indices(rows, sort_keys=order))
         self._writer.write_table(rows, row_group_size=rows.num_rows)

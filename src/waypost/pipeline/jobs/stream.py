@@ -6,7 +6,8 @@ the position in each segment.
 Rule 1  The lake records what was ingested, the checkpoint only where to read next. Events that the
         lake holds are dropped, so a batch repeated after a crash changes nothing, and losing the
         checkpoint costs reading one segment of each relay again.
-Rule 2  Tables are built at most every `build_every_s`, and at the end.
+Rule 2  Tables are built by a thread of their own, with pauses of `build_every_s`, and at the end.
+        Events are committed meanwhile: a build of a long day takes longer than a batch may wait.
 Rule 3  `ingest` completes the segments of a stream: the manifest lists a segment as unsealed until
         `ingest` has read all of it.
 """
@@ -15,7 +16,6 @@ import contextlib
 import hashlib
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from typing import Any
@@ -24,6 +24,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.utils import is_remote
 
 from waypost.pipeline.datasource import register
 from waypost.pipeline.datasource.source import FORMAT
@@ -33,11 +34,24 @@ from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Change, Lake, open_lake
 from waypost.pipeline.lake.manifest import IngestedSegment, Manifest
+from waypost.pipeline.lake.packs import Upkeep
+from waypost.pipeline.spark.partitioning import INITIAL_PARTITIONS
 
 Build = Callable[[Lake], object]
 
 _COMMIT_ATTEMPTS = 3
 _POLL_S = 0.2
+_POOL = "spark.scheduler.pool"
+STREAM_SETTINGS = {
+    "spark.scheduler.mode": "FAIR",
+    # A batch waits until a task of a build ends: short tasks, and many of them.
+    "spark.sql.files.maxPartitionBytes": "8m",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    INITIAL_PARTITIONS: "64",
+}
+"""Spark settings with which builds do not hold up events; they apply when a session starts."""
+# What a long build has written so far looks like leftovers of a job that died.
+_WITHOUT_SWEEPS = Upkeep(sweep_every=1 << 62)
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +62,8 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between reads of new events."""
 
     build_every_s: float = 15.0
+    """Seconds between the end of a build and the next one."""
+
     until_idle: bool = False
     """Ingest the existing events, build the tables, and end."""
 
@@ -83,11 +99,13 @@ def stream(
     register(spark)
     stop = stop or threading.Event()
     checkpoint = _checkpoint(lake_path, sources, options)
+    build_every_s = None if options.until_idle else options.build_every_s
 
     def run(**trigger: Any) -> None:
-        handler = _BatchHandler(lake_path, options.build_every_s, build)
+        handler = _BatchHandler(lake_path, build_every_s, build, spark)
         writer = _new_events(spark, sources, before).writeStream.foreachBatch(handler)
-        query = writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
+        with _pool_of_its_own(spark):
+            query = writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
         _run(query, handler, stop)
 
     if options.until_idle:
@@ -123,38 +141,73 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
 
 class _BatchHandler:
-    """Ingests each batch. Over Spark Connect it runs in another process."""
+    """Ingests each batch, and builds the tables in a thread, every `build_every_s` seconds.
 
-    def __init__(self, lake_path: str, build_every_s: float, build: Build) -> None:
+    None is not at all. Over Spark Connect it runs in another process, without `spark`: the session
+    of its batches is used then. In this process, that session has no adaptive execution.
+    """
+
+    def __init__(
+        self,
+        lake_path: str,
+        build_every_s: float | None,
+        build: Build,
+        spark: SparkSession | None = None,
+    ) -> None:
         self._arguments = (lake_path, build_every_s, build)
-        self._built_at = time.monotonic()
+        self._spark = spark
         self._busy = threading.Lock()
-        self._ending = False
+        self._builder: threading.Thread | None = None
+        self._is_new = threading.Event()
+        self._ending = threading.Event()
+        self._failure: Exception | None = None
 
-    def __reduce__(self) -> tuple[type["_BatchHandler"], tuple[str, float, Build]]:
+    def __reduce__(self) -> tuple[type["_BatchHandler"], tuple[str, float | None, Build]]:
         return _BatchHandler, self._arguments
 
     def __call__(self, rows: DataFrame, _batch: int) -> None:
-        """Ingest a batch, and build the tables if a build is due."""
-        lake_path, build_every_s, build = self._arguments
+        """Ingest a batch. Raises what has ended the builds."""
+        lake_path, build_every_s, _ = self._arguments
         with self._busy:
-            if self._ending:  # returning would mark the batch as ingested
+            if self._ending.is_set():  # returning would mark the batch as ingested
                 raise JournalUnusable("the stream is stopping")
-            lake = ingest_batch(rows, lake_path)
-            if lake.manifest.unbuilt and time.monotonic() - self._built_at >= build_every_s:
-                build(lake)
-                self._built_at = time.monotonic()
+            if self._failure is not None:
+                raise self._failure
+            ingest_batch(rows, lake_path)
+            if build_every_s is not None and self._builder is None:
+                spark = self._spark or rows.sparkSession
+                self._builder = threading.Thread(target=self._build, args=(spark,), daemon=True)
+                self._builder.start()
+        self._is_new.set()
 
     def end(self) -> None:
-        """Wait for the current batch, and let no other begin."""
+        """Wait for the current batch and the current build, and let no other begin."""
         with self._busy:
-            self._ending = True
+            self._ending.set()
+        self._is_new.set()
+        if self._builder is not None:
+            self._builder.join()
+
+    def _build(self, spark: SparkSession) -> None:
+        lake_path, build_every_s, build = self._arguments
+        while not self._ending.wait(build_every_s):
+            self._is_new.wait()
+            self._is_new.clear()
+            if self._ending.is_set():
+                return
+            try:
+                lake = open_lake(spark, lake_path)
+                if lake.manifest.unbuilt:
+                    build(lake)
+            except Exception as problem:
+                self._failure = problem
+                return
 
 
 def ingest_batch(rows: DataFrame, lake_path: str) -> Lake:
     """Commit the events in `rows` that are new to the lake. Raises `LakeUnusable`."""
     for attempts_left in reversed(range(_COMMIT_ATTEMPTS)):
-        lake = open_lake(rows.sparkSession, lake_path, create=True)
+        lake = open_lake(rows.sparkSession, lake_path, create=True, upkeep=_WITHOUT_SWEEPS)
         change = lake.begin()
         new = _only_new(rows, lake.manifest)
         batch = change.append_events(new)
@@ -215,6 +268,22 @@ def _checkpoint(lake_path: str, sources: list[JournalSource], options: StreamOpt
     names = "\n".join(f"{source.relay}={source.path}" for source in sources)
     digest = hashlib.sha256(names.encode()).hexdigest()[:12]
     return f"{options.checkpoint or lake_path.rstrip('/') + '/checkpoints'}/{digest}"
+
+
+@contextlib.contextmanager
+def _pool_of_its_own(spark: SparkSession) -> Iterator[None]:
+    """Let what starts in the block take turns with builds: tasks of both would wait in one queue.
+
+    Over Spark Connect, the server decides.
+    """
+    if is_remote():
+        yield
+        return
+    spark.sparkContext.setLocalProperty(_POOL, "stream")
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty(_POOL, None)  # type: ignore[arg-type]
 
 
 def _run(query: StreamingQuery, handler: _BatchHandler, stop: threading.Event) -> None:

@@ -12,6 +12,7 @@ Needs `deltalake`; without it, there are no logs.
 """
 
 import importlib.util
+import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,11 @@ EVENTS_WITH_COMMENTS = {
 """The table `events` as `update_logs` takes it."""
 
 _ATTEMPTS = 3
+_DECORATION = re.compile(r"\x1b\[[0-9;]*m|↳")
+_CREDENTIALS_ADVICE = (
+    "; credentials are taken from variables, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    " for s3://, and from the machine's role only with AWS_SKIP_SIGNATURE=false"
+)
 _CONFIGURATION: dict[str, str | None] = {
     "delta.checkpointInterval": "20",
     "delta.enableExpiredLogCleanup": "true",
@@ -78,6 +84,8 @@ def update_logs(lake: str, manifest: Manifest, tables: Mapping[str, StructType])
         _require_a_file(storage, manifest)
     except Exception as problem:  # see rule 4; stores have errors of their own
         reason = f"this machine cannot read {lake}: {_first_line(problem)}"
+        if "://" in root:
+            reason += f" ({_lines(problem)[-1][:300]}){_CREDENTIALS_ADVICE}"
         return [f"no Delta tables: {reason}"]
     notes = []
     with private_files():
@@ -253,4 +261,10 @@ def _commit(manifest: Manifest) -> "CommitProperties":
 
 
 def _first_line(problem: Exception) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+    return (_lines(problem) or [type(problem).__name__])[0][:300]
+
+
+def _lines(problem: Exception) -> list[str]:
+    """Return the lines of an error, without the colours and arrows of an object store's."""
+    lines = (_DECORATION.sub("", line).strip() for line in str(problem).splitlines())
+    return [line for line in lines if line]

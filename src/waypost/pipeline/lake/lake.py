@@ -15,6 +15,7 @@ Rule 4  What no version lists any more is removed when a later version is commit
 Only Spark's readers and writers are needed, so a lake can be wherever Spark can write.
 """
 
+import threading
 import time
 import uuid
 from collections.abc import Iterable
@@ -35,6 +36,7 @@ from waypost.pipeline.lake.manifest import (
     Retired,
     decode_manifest,
     encode_manifest,
+    rebase,
 )
 from waypost.pipeline.lake.packs import (
     Upkeep,
@@ -48,14 +50,24 @@ from waypost.pipeline.lake.packs import (
 )
 from waypost.pipeline.lake.schemas import columns
 from waypost.pipeline.lake.storage import find_writes, remove, written_files
-from waypost.pipeline.spark.failures import PATH_ERRORS, cause, is_missing
+from waypost.pipeline.spark.failures import PATH_ERRORS, cause, has_vanished, is_missing
 
 EVENTS_TABLE = "events"
+EVENT_ORDER = ("kind", "sender", "endpoint")
+"""How events are sorted in a file, so that a look at some kinds, at a sender, or at the messages of
+an endpoint, skips most pages. Only arrivals have a sender."""
+
+PAGE_ROWS_MAX = 4096
+"""Rows of a page of `events`: what a look reads at least."""
 OLDER_FORMAT = 1
 """Lakes with a directory for each day."""
 
 _EPOCH = date(1970, 1, 1)
 _DAY = columns("day date")
+# To read the newest version and to write the next are two steps. Between processes, only the
+# second look at the version helps; a stream has two threads that commit all the time.
+_COMMITS = threading.Lock()
+_READ_ATTEMPTS = 5
 _UNCUT_PACKS_MAX = 2
 """What is at most this many times the wanted size stays one pack."""
 
@@ -119,13 +131,10 @@ class Change:
         return _read_files(self.lake, EVENTS_TABLE, EVENTS, files)
 
     def append_events(self, events: DataFrame) -> EventBatch:
-        """Add a batch to `events`; returns it.
-
-        Events are sorted by kind within a file, so that queries for some kinds skip the others.
-        """
+        """Add a batch to `events`; returns it."""
         seen = Observation()
         pack = self.new_pack()
-        self._write(EVENTS_TABLE, pack, _observed(events, seen).sortWithinPartitions("kind"))
+        self._write_events(pack, _observed(events, seen))
         return self.add_events(pack, _days(seen))
 
     def new_pack(self) -> str:
@@ -175,29 +184,47 @@ class Change:
             return
         rows = _read_files(self.lake, EVENTS_TABLE, EVENTS, small)
         pack = self.new_pack()
-        merged = rows.coalesce(self._packs_for(small)).sortWithinPartitions("kind")
-        self._write(EVENTS_TABLE, pack, merged)
+        self._write_events(pack, rows.coalesce(self._packs_for(small)))
         self._replace(EVENTS_TABLE, small, pack, self.draft.days(EVENTS_TABLE))
 
     def commit(self) -> None:
-        """Make this the current version. Raises `LakeUnusable` if another job committed first."""
+        """Make this the current version, on top of changes to other parts of the lake.
+
+        Raises `LakeUnusable` if another job committed a change to the same first.
+        """
         lake = self.lake
-        self._remove_retired()
-        self._remove_leftovers()
-        current = newest_manifest(lake.spark, lake.path)
-        if (decode_head(current).version if current else 0) != lake.manifest.version:
+        with _COMMITS:
+            self._remove_retired()
+            self._remove_leftovers()
+            self._rebase()
+            now_ms, version = int(time.time() * 1000), self.draft.version
+            self.draft.retired += [Retired(one, version, now_ms) for one in self._replaced]
+            _write_manifest(lake.spark, lake.path, self.draft)
+            lake.manifest = self.draft
+
+    def _rebase(self) -> None:
+        """Continue from the newest version, if it is not the one that this began with."""
+        lake = self.lake
+        newest = newest_manifest(lake.spark, lake.path)
+        if (decode_head(newest).version if newest else 0) == lake.manifest.version:
+            return
+        theirs = _decoded(lake.path, newest) or Manifest()
+        rebased = rebase(self.draft, lake.manifest, theirs, EVENTS_TABLE)
+        if rebased is None:
             raise LakeUnusable(
                 f"another job committed to {lake.path} first: nothing was changed, run this job"
                 " again"
             )
-        now_ms, version = int(time.time() * 1000), self.draft.version
-        self.draft.retired += [Retired(one, version, now_ms) for one in self._replaced]
-        _write_manifest(lake.spark, lake.path, self.draft)
-        lake.manifest = self.draft
+        self.draft = rebased
 
     def retire(self, directories: Iterable[str]) -> None:
         """Have directories, named from the lake's, removed once no reader needs them."""
         self._replaced.extend(directories)
+
+    def _write_events(self, pack: str, events: DataFrame) -> None:
+        in_order = events.sortWithinPartitions(*EVENT_ORDER, "seq")
+        writer = in_order.write.option("parquet.page.row.count.limit", str(PAGE_ROWS_MAX))
+        writer.options(**_PARQUET).parquet(f"{self.lake.path}/{EVENTS_TABLE}/{pack}")
 
     def _write(self, table: str, pack: str, rows: DataFrame, cuts: Iterable[str] = ()) -> None:
         """Write rows to a new directory, cut into packs that begin on the days `cuts`."""
@@ -258,7 +285,7 @@ def open_lake(
 ) -> Lake:
     """Open the lake at `path`; with `create`, a missing one is empty. Raises `LakeUnusable`."""
     path = path.rstrip("/")
-    manifest = _newest(spark, path)
+    manifest = _decoded(path, newest_manifest(spark, path))
     if manifest is None and not create:
         raise LakeUnusable(
             f"no lake at {path}: create one with `waypost pipeline ingest --journal DIR --lake"
@@ -269,18 +296,21 @@ def open_lake(
 
 def newest_manifest(spark: SparkSession, path: str) -> bytes | None:
     """Return the text of the newest manifest, of any format. Raises `LakeUnusable`."""
-    try:
-        texts = [
-            row.value.encode()
-            for row in spark.read.text(f"{path}/manifest/slot=*/part-*", wholetext=True).collect()
-        ]
-        return max(texts, key=lambda text: decode_head(text).version, default=None)
-    except PATH_ERRORS as problem:
-        if is_missing(problem):
-            return None
-        raise LakeUnusable(f"cannot read the lake at {path}: {cause(problem)}") from None
-    except (msgspec.DecodeError, RecursionError) as problem:
-        raise LakeUnusable(f"invalid manifest in {path}: {problem}") from None
+    slots = f"{path}/manifest/slot=*/part-*"
+    for attempts_left in reversed(range(_READ_ATTEMPTS)):
+        try:
+            rows = spark.read.text(slots, wholetext=True).collect()
+            texts = [row.value.encode() for row in rows]
+            return max(texts, key=lambda text: decode_head(text).version, default=None)
+        except PATH_ERRORS as problem:
+            if is_missing(problem):
+                return None
+            if has_vanished(problem) and attempts_left:  # a job has just replaced the older one
+                continue
+            raise LakeUnusable(f"cannot read the lake at {path}: {cause(problem)}") from None
+        except (msgspec.DecodeError, RecursionError) as problem:
+            raise LakeUnusable(f"invalid manifest in {path}: {problem}") from None
+    raise AssertionError("the last attempt returns or raises")
 
 
 class _Head(msgspec.Struct):
@@ -293,8 +323,8 @@ class _Head(msgspec.Struct):
 decode_head = msgspec.json.Decoder(_Head).decode
 
 
-def _newest(spark: SparkSession, path: str) -> Manifest | None:
-    text = newest_manifest(spark, path)
+def _decoded(path: str, text: bytes | None) -> Manifest | None:
+    """Return a manifest, None if there is none. Raises `LakeUnusable`."""
     if text is None:
         return None
     found = decode_head(text).format

@@ -3,13 +3,16 @@
 Names in a manifest become parts of paths, so a manifest with other names is invalid.
 """
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 import msgspec
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 TableName = Annotated[str, msgspec.Meta(pattern=r"^[a-z_]{1,64}\Z")]
 Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\Z")]
+
+T = TypeVar("T")
 
 _PACK = r"[0-9]{1,19}-[0-9a-f]{8,32}(/pack=[0-9]{1,9})?"
 Pack = Annotated[str, msgspec.Meta(pattern=rf"^{_PACK}\Z")]
@@ -81,6 +84,11 @@ class Manifest(msgspec.Struct, kw_only=True):
         """Return the number of events."""
         return sum(one.events for relay in self.relays.values() for one in relay.values())
 
+    @property
+    def event_bytes(self) -> int:
+        """Return the size of the files of `events`."""
+        return sum(one.bytes for one in self.tables.get("events", []))
+
     def days(self, table: str) -> list[str]:
         """Return the days for which a table has rows, in order."""
         return self.table_days.get(table, [])
@@ -88,6 +96,45 @@ class Manifest(msgspec.Struct, kw_only=True):
     def known(self, relay: str, first_seq: int) -> IngestedSegment:
         """Return how far a segment was ingested; a new one has no events."""
         return self.relays.get(relay, {}).get(first_seq, IngestedSegment(0, 0, 0))
+
+
+def rebase(ours: Manifest, base: Manifest, theirs: Manifest, appended: str) -> Manifest | None:
+    """Return the change from `base` to `ours` on top of `theirs`, which was made from `base`, too.
+
+    None if they conflict: both changed the segments of a relay, or a table. To `appended`, one may
+    add files while the other adds or replaces some. So an ingest and a build do not conflict.
+    """
+    relays = {name: one for name, one in ours.relays.items() if one != base.relays.get(name)}
+    tables = {name: one for name, one in ours.tables.items() if one != base.tables.get(name, [])}
+    both = [name for name in relays if theirs.relays.get(name) != base.relays.get(name)]
+    both += [name for name in tables if theirs.tables.get(name, []) != base.tables.get(name, [])]
+    removed = _without(base.tables.get(appended, []), ours.tables.get(appended, []))
+    if set(both) - {appended} or _without(removed, theirs.tables.get(appended, [])):
+        return None
+    if appended in tables:
+        tables[appended] = _on_top(ours, base, theirs, lambda one: one.tables.get(appended, []))
+    days = {name: ours.days(name) for name in tables}
+    days[appended] = sorted({*ours.days(appended), *theirs.days(appended)})
+    return Manifest(
+        version=theirs.version + 1,
+        relays={**theirs.relays, **relays},
+        tables={**theirs.tables, **tables},
+        table_days={**theirs.table_days, **days},
+        unbuilt=_on_top(ours, base, theirs, lambda one: one.unbuilt),
+        retired=_on_top(ours, base, theirs, lambda one: one.retired),
+    )
+
+
+def _on_top(
+    ours: Manifest, base: Manifest, theirs: Manifest, part: Callable[[Manifest], list[T]]
+) -> list[T]:
+    """Return a list of `theirs` without what we removed from that of `base`, and with our own."""
+    removed = _without(part(base), part(ours))
+    return _without(part(theirs), removed) + _without(part(ours), part(base))
+
+
+def _without(some: list[T], others: list[T]) -> list[T]:
+    return [one for one in some if one not in others]
 
 
 FORMAT = 2

@@ -16,7 +16,7 @@ from waypost.pipeline.lake.events import ARRIVALS, is_answer
 
 LIMITED = "rate_limited"
 TOO_WIDE = "fanout_exceeded"
-NOT_REPLAYED = ("access_denied", "storage_full", "mailbox_unavailable")
+NOT_REPLAYED = ("access_denied", "storage_full", "mailbox_unavailable", "partition_unavailable")
 
 # The columns that the stages read.
 STAGE_COLUMNS = (

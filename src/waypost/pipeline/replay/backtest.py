@@ -117,7 +117,7 @@ def backtest(
     replacing what it holds. Without `shortcut`, replay every sender and endpoint step by step, also
     those that screening proves unaffected. Raise `InvalidSettings` before anything is replayed.
     """
-    fit_shuffles(lake.spark, lake.manifest.events)
+    fit_shuffles(lake.spark, lake.manifest.event_bytes)
     events = lake.read(EVENTS_TABLE, EVENTS)
     timeline = read_timeline(events, lake.manifest.relays, settings)
     output_columns = OUTPUT_COLUMNS if out is not None else ()
@@ -243,8 +243,7 @@ def _arrivals_of_uncertain_tier(
     uncertain = uncertain_pairs(rated.changed, replied)
     if not uncertain.num_rows:
         return None
-    pairs = events.sparkSession.createDataFrame(uncertain)
-    return of_pairs(rated.passed(events), pairs), of_pairs(restored_pairs(events), pairs)
+    return of_pairs(rated.passed(events), uncertain), of_pairs(restored_pairs(events), uncertain)
 
 
 def _affected_endpoints(

@@ -9,14 +9,17 @@ the key need not travel with the row. Executors unpack it.
 """
 
 from bisect import bisect_right
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from waypost.pipeline.errors import LakeUnusable
+from waypost.pipeline.spark.session import PUSHED_NAMES_MAX
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,6 +69,7 @@ class KeySet:
         require_capacity(self.count)
         in_order = keys.select(KEY).sort_by([(name, "ascending") for name in KEY])
         numbered = in_order.append_column("key_id", pa.array(range(self.count), pa.int64()))
+        self._names = pc.unique(keys["name"]).to_pylist() if self.count else []
         self.first_ids = _first_ids(numbered)
         """The first id of each relay, in order: ids of one relay are consecutive."""
         self._rows = spark.createDataFrame(numbered) if self.count else None
@@ -75,7 +79,7 @@ class KeySet:
         if self._rows is None:
             return rows.where(F.lit(False)).withColumn("sort_key", F.col("seq"))
         keys = F.broadcast(self._rows.withColumnRenamed("name", by))
-        joined = rows.join(keys, on=["relay", by], how="inner")
+        joined = named(rows, by, self._names).join(keys, on=["relay", by], how="inner")
         return joined.withColumn("sort_key", pack("key_id", "seq")).drop("key_id")
 
     def exclude(self, rows: DataFrame, by: str) -> DataFrame:
@@ -96,6 +100,14 @@ class KeySet:
             }
         )
         return numbered.join(keys, on=["key_id"], how="inner").drop("key_id", "sort_key")
+
+
+def named(rows: DataFrame, by: str, names: Collection[str]) -> DataFrame:
+    """Return the rows whose column `by` is one of `names`, or all rows if the names are many.
+
+    Spark reads only pages of a file that may have such rows.
+    """
+    return rows.where(F.col(by).isin(*names)) if len(names) <= PUSHED_NAMES_MAX else rows
 
 
 # Sort keys, as columns

@@ -81,7 +81,7 @@ class Recommendation(msgspec.Struct, kw_only=True):
 
 def recommend(lake: Lake, reject_at_most: float) -> Recommendation:
     """Find limits that reject at most the share `reject_at_most` of wanted arrivals."""
-    fit_shuffles(lake.spark, lake.manifest.events)
+    fit_shuffles(lake.spark, lake.manifest.event_bytes)
     events = lake.read(EVENTS_TABLE, EVENTS)
     timeline = read_timeline(events, lake.manifest.relays, _TIERS_ON)
     flagged = lake.read("anomalies", anomalies.SCHEMA).select("day", "relay", "sender").distinct()

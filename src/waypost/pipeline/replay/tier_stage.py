@@ -11,7 +11,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from waypost.pipeline.replay.keys import KEY, NO_KEYS
+from waypost.pipeline.replay.keys import KEY, NO_KEYS, named
 from waypost.policy.reserved_names import ANONYMOUS, RELAY
 from waypost.policy.tiers import Tier
 
@@ -131,9 +131,11 @@ def sender_tier() -> Column:
 
 def replies(changed: pa.Table, pairs: DataFrame) -> DataFrame:
     """Return the `changed` pairs that got a reply according to `pairs`, the facts of screening."""
-    reverse = changed.select(["relay", "endpoint", "sender"]).rename_columns(PAIR)
-    wanted = F.broadcast(pairs.sparkSession.createDataFrame(reverse))
-    return _reversed(pairs.join(wanted, on=PAIR, how="left_semi"))
+    wanted = F.broadcast(pairs.sparkSession.createDataFrame(_reversed(changed)))
+    found = pairs.join(wanted, on=PAIR, how="left_semi")
+    return found.select(
+        "relay", F.col("endpoint").alias("sender"), F.col("sender").alias("endpoint")
+    )
 
 
 def uncertain_pairs(changed: pa.Table, replied: pa.Table) -> pa.Table:
@@ -156,13 +158,13 @@ def senders_of(pairs: pa.Table) -> pa.Table:
     return pairs.select(["relay", "sender"]).rename_columns(KEY)
 
 
-def of_pairs(rows: DataFrame, pairs: DataFrame) -> DataFrame:
+def of_pairs(rows: DataFrame, pairs: pa.Table) -> DataFrame:
     """Return the `rows` between the sender and the endpoint of one of `pairs`, either way."""
-    both_ways = pairs.unionByName(_reversed(pairs)).distinct()
-    return rows.join(F.broadcast(both_ways), on=PAIR, how="left_semi")
+    both_ways = pa.concat_tables([pairs, _reversed(pairs)]).group_by(PAIR).aggregate([])
+    rows = named(rows, "sender", pc.unique(both_ways["sender"]).to_pylist())
+    wanted = F.broadcast(rows.sparkSession.createDataFrame(both_ways))
+    return rows.join(wanted, on=PAIR, how="left_semi")
 
 
-def _reversed(pairs: DataFrame) -> DataFrame:
-    return pairs.select(
-        "relay", F.col("endpoint").alias("sender"), F.col("sender").alias("endpoint")
-    )
+def _reversed(pairs: pa.Table) -> pa.Table:
+    return pairs.select(["relay", "endpoint", "sender"]).rename_columns(PAIR)

@@ -8,7 +8,8 @@ from waypost.pipeline.reports.data import ReportData
 from waypost.pipeline.reports.formatting import day
 from waypost.pipeline.reports.html import Markup, joined, tag
 from waypost.pipeline.reports.sections import all_sections
-from waypost.pipeline.reports.sections.headline import Highlight, headline, highlights, tiles
+from waypost.pipeline.reports.sections.findings import ReportFinding, what_to_look_at
+from waypost.pipeline.reports.sections.headline import headline, tiles
 from waypost.pipeline.reports.sections.model import Figure, ReportTable, Section
 
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -26,7 +27,7 @@ def render_page(report: ReportData) -> str:
         headline=joined(headline(report)),
         tiles=_tiles(report) if report.period else "",
         contents=_contents(sections) if report.period else "",
-        highlights=_highlights(highlights(report)) if report.period else "",
+        findings=_findings(what_to_look_at(report)) if report.period else "",
         sections="\n".join(_section(one) for one in sections) if report.period else "",
         colophon=joined(_colophon(report)),
     )
@@ -71,18 +72,20 @@ def _contents(sections: list[Section]) -> Markup:
     return tag("nav", tag("ul", *links), aria_label="Sections")
 
 
-def _highlights(found: list[Highlight]) -> Markup:
-    title = tag("h2", "Highlights", id="highlights")
+def _findings(found: list[ReportFinding]) -> Markup:
+    title = tag("h2", "What to look at", id="look-at")
     if not found:
-        quiet = tag("p", "Nothing stands out in this period.")
-        return tag("section", title, quiet, class_="highlights quiet", aria_labelledby="highlights")
+        quiet = tag("p", "Nothing needs attention in this period.")
+        return tag("section", title, quiet, class_="findings quiet", aria_labelledby="look-at")
     entries = [
-        tag("li", tag("a", one.kind, href=f"#{one.anchor}"), tag("span", one.words))
+        tag(
+            "li",
+            tag("a", one.kind, href=f"#{one.anchor}"),
+            tag("div", tag("p", one.text), tag("p", one.advice, class_="advice")),
+        )
         for one in found
     ]
-    return tag(
-        "section", title, tag("ul", *entries), class_="highlights", aria_labelledby="highlights"
-    )
+    return tag("section", title, tag("ol", *entries), class_="findings", aria_labelledby="look-at")
 
 
 def _section(section: Section) -> Markup:

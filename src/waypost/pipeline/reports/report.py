@@ -9,7 +9,8 @@ from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.reports.data import ReportData
 from waypost.pipeline.reports.page import render_page
 from waypost.pipeline.reports.queries import query_report_data
-from waypost.pipeline.reports.sections.headline import headline, highlights
+from waypost.pipeline.reports.sections.findings import what_to_look_at
+from waypost.pipeline.reports.sections.headline import headline
 
 
 class ReportSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ def write_page(report: ReportData, out: str | Path) -> ReportSummary:
         path=str(path),
         bytes=len(page),
         headline=headline(report),
-        findings=[one.words for one in highlights(report)],
+        findings=[one.text for one in what_to_look_at(report)],
         days=report.scope.days,
         relays=len(report.scope.relays) + report.scope.relays_more,
         messages=report.traffic.total.stored,

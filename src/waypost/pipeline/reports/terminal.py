@@ -11,7 +11,8 @@ from rich.text import Text
 
 from waypost.pipeline.reports.data import ReportData
 from waypost.pipeline.reports.sections import all_sections
-from waypost.pipeline.reports.sections.headline import headline, highlights
+from waypost.pipeline.reports.sections.findings import what_to_look_at
+from waypost.pipeline.reports.sections.headline import headline
 from waypost.pipeline.reports.sections.model import ReportTable
 from waypost.wire.printable import printable
 
@@ -23,7 +24,7 @@ def render(report: ReportData) -> list[RenderableType]:
     output: list[RenderableType] = [Text(printable(headline(report)), style="bold")]
     if report.period is None:
         return output
-    output += _highlights(report)
+    output += _findings(report)
     for section in all_sections(report):
         output.append(Text(""))
         output.append(Text(section.title, style="bold cyan"))
@@ -36,16 +37,17 @@ def render(report: ReportData) -> list[RenderableType]:
     return output
 
 
-def _highlights(report: ReportData) -> list[RenderableType]:
-    found = highlights(report)
+def _findings(report: ReportData) -> list[RenderableType]:
+    found = what_to_look_at(report)
     if not found:
-        return [Text("\nNothing stands out in this period.", style="green")]
+        return [Text("\nNothing needs attention in this period.", style="green")]
     rows = RichTable.grid(padding=(0, 2, 0, 0))
     rows.add_column(style="bold yellow", no_wrap=True)
     rows.add_column(overflow="fold")
     for one in found:
-        rows.add_row(Text(printable(one.kind)), Text(printable(one.words)))
-    return [Text("\nHighlights", style="bold"), Padding(rows, (0, 0, 0, 2))]
+        rows.add_row(Text(printable(one.kind)), Text(printable(one.text)))
+        rows.add_row("", Text(one.advice, style="dim"))
+    return [Text("\nWhat to look at", style="bold"), Padding(rows, (0, 0, 0, 2))]
 
 
 def _table(table: ReportTable) -> RichTable:

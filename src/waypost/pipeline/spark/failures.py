@@ -16,6 +16,12 @@ def is_missing(problem: Exception) -> bool:
     return isinstance(problem, PySparkException) and problem.getCondition() == "PATH_NOT_FOUND"
 
 
+def has_vanished(problem: Exception) -> bool:
+    """Return whether a file was removed after it was listed."""
+    # In a task, where it happens to have no condition.
+    return "[FAILED_READ_FILE.FILE_NOT_EXIST]" in str(problem)
+
+
 def cause(problem: Exception) -> str:
     """Return the line that names the problem, without the names of Java's classes."""
     lines = [line.strip() for line in str(problem).splitlines()]

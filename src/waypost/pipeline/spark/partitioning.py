@@ -10,7 +10,9 @@ INITIAL_PARTITIONS = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
 FIT_SHUFFLES = "spark.waypost.fitShuffles"
 """Spark setting: whether Waypost chooses the number."""
 
-_EVENTS_PER_PARTITION = 1_000_000
+_BYTES_PER_PARTITION = 20_000_000
+"""Of Parquet files of `events`. What a query shuffles of them is about as large, uncompressed."""
+
 _PER_CORE_MIN = 4
 _PER_CORE_MAX = 32
 
@@ -20,9 +22,9 @@ def cores_of(spark: SparkSession) -> int:
     return (os.cpu_count() or 1) if is_remote() else spark.sparkContext.defaultParallelism
 
 
-def fit_shuffles(spark: SparkSession, events: int) -> None:
-    """Set the number of shuffle partitions for a job over `events` events, if Waypost may."""
+def fit_shuffles(spark: SparkSession, event_bytes: int) -> None:
+    """Set the number of shuffle partitions for a job over files of `events`, if Waypost may."""
     if spark.conf.get(FIT_SHUFFLES, "") == "true":
         cores = cores_of(spark)
-        needed = min(events // _EVENTS_PER_PARTITION, _PER_CORE_MAX * cores)
+        needed = min(event_bytes // _BYTES_PER_PARTITION, _PER_CORE_MAX * cores)
         spark.conf.set(INITIAL_PARTITIONS, str(max(_PER_CORE_MIN * cores, needed)))

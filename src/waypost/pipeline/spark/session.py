@@ -30,6 +30,8 @@ SCRATCH = "spark.local.dir"
 SAME_MACHINE = "spark.waypost.sameMachine"
 """Spark setting: whether a Spark Connect server is the one of `waypost pipeline serve`."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+PUSHED_NAMES_MAX = 200
+"""Names that a query looks for in files one by one, to skip pages without any of them."""
 _REMOTE_MODE = "SPARK_CONNECT_MODE_ENABLED"
 _ANSWER_TIMEOUT_S = 10
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -45,6 +47,7 @@ _SESSION = {
     # Broadcast a join side that turns out to be this small (Spark's default is 10 MB).
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "64m",
     "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.pushdown.inFilterThreshold": str(PUSHED_NAMES_MAX),
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # best supported by other readers
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     # Days that a task writes at the same time; with more, it sorts by day first.
@@ -59,6 +62,29 @@ _SESSION = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
+
+CREDENTIALS = {
+    "AWS_SKIP_SIGNATURE": (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    ),
+    "GOOGLE_SKIP_SIGNATURE": (
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_SERVICE_ACCOUNT",
+        "GOOGLE_SERVICE_ACCOUNT_PATH",
+        "GOOGLE_SERVICE_ACCOUNT_KEY",
+    ),
+    "AZURE_SKIP_SIGNATURE": (
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_SAS_TOKEN",
+        "AZURE_STORAGE_CLIENT_SECRET",
+        "AZURE_CLIENT_SECRET",
+        "AZURE_FEDERATED_TOKEN_FILE",
+    ),
+}
+"""The variable that makes requests to a store unsigned, and those of its credentials."""
 
 
 class ServerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,9 +116,14 @@ class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether executors share this machine, its Python and its packages."""
         return self.remote is None and self.master.startswith("local")
 
-    def alone(self) -> "SparkChoice":
-        """Return the same choice without the server of `waypost pipeline serve`."""
-        return msgspec.structs.replace(self, share_server=False)
+    def for_stream(self, settings: Mapping[str, str]) -> "SparkChoice":
+        """Return the same choice for a job without an end, with settings that the user's override.
+
+        It would occupy the server of `waypost pipeline serve` for as long as it runs, and it reads
+        more than there is now.
+        """
+        conf = {**settings, **self.conf} if self.in_this_process else self.conf
+        return msgspec.structs.replace(self, share_server=False, events=None, conf=conf)
 
 
 @contextlib.contextmanager
@@ -101,9 +132,11 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Open a session that ends with the block. Raises `SparkUnavailable`.
 
-    `environment` is `os.environ`: Java is looked up there, and Spark's Python is set there.
+    `environment` is `os.environ`: Java is looked up there, and Spark's Python is set there. So is
+    what keeps the credentials of the machine from being used.
     """
     with contextlib.ExitStack() as stack:
+        stack.enter_context(only_configured_credentials(environment))
         if choice.remote:
             session = _connect(choice.remote, choice)
         elif choice.server:
@@ -115,6 +148,26 @@ def spark_session(
         if not choice.in_this_process:
             stack.enter_context(ship_packages(session))
         yield session
+
+
+@contextlib.contextmanager
+def only_configured_credentials(environment: MutableMapping[str, str]) -> Iterator[None]:
+    """During the block, let `deltalake` reach object stores with the user's credentials, or none.
+
+    Without any, it would ask the metadata service of the machine for those of its role: a request
+    that no one has asked for. The user's own choice in one of these variables is kept.
+    """
+    unsigned = [
+        variable
+        for variable, credentials in CREDENTIALS.items()
+        if not any(name in environment for name in (variable, *credentials))
+    ]
+    environment.update(dict.fromkeys(unsigned, "true"))
+    try:
+        yield
+    finally:
+        for variable in unsigned:
+            environment.pop(variable, None)
 
 
 def _connect(remote: str, choice: SparkChoice) -> SparkSession:

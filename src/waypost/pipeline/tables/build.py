@@ -68,7 +68,7 @@ def build(lake: Lake) -> BuildSummary:
     batches = list(change.draft.unbuilt)
     if not batches:
         return BuildSummary(notes=update_delta_logs(lake))
-    fit_shuffles(lake.spark, change.draft.events)
+    fit_shuffles(lake.spark, change.draft.event_bytes)
     days = affected_days(change, batches)
     written = _write_tables(change, days)
     change.draft.unbuilt.clear()

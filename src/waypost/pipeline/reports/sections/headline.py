@@ -1,10 +1,9 @@
-"""The report in a few sentences, and its highlights."""
+"""The report in a few sentences, and its key figures."""
 
 import msgspec
 
 from waypost.pipeline.reports.data import ReportData
 from waypost.pipeline.reports.formatting import (
-    at_minute,
     duration,
     instant,
     join_names,
@@ -12,21 +11,6 @@ from waypost.pipeline.reports.formatting import (
     plural,
     share,
 )
-from waypost.pipeline.reports.sections.incidents import KINDS, short_chain
-from waypost.pipeline.reports.sections.model import qualified_name
-from waypost.pipeline.reports.sections.traffic import reason_label
-
-HIGHLIGHTS_MAX = 8
-REJECTED_SHARE_MIN = 0.05
-OPEN_MIN_MS = 60_000
-
-
-class Highlight(msgspec.Struct, frozen=True):
-    """A conspicuous event: its kind, a sentence about it, and the section with details."""
-
-    kind: str
-    words: str
-    anchor: str
 
 
 class Tile(msgspec.Struct, frozen=True):
@@ -98,68 +82,6 @@ def tiles(report: ReportData) -> list[Tile]:
         ),
         Tile("Relays", number(len(report.scope.relays) + report.scope.relays_more), relays),
     ]
-
-
-def highlights(report: ReportData) -> list[Highlight]:
-    """Return what stands out, loops and anomalies first; at most `HIGHLIGHTS_MAX`."""
-    found = [*_loops(report), *_anomalies(report), *_problems(report)]
-    return found[:HIGHLIGHTS_MAX]
-
-
-def _loops(report: ReportData) -> list[Highlight]:
-    return [
-        Highlight(
-            "loop",
-            f"{qualified_name(report, one.relay, short_chain(one))} looped"
-            f" {plural(one.times, 'time')} and was stopped.",
-            "loops",
-        )
-        for one in report.anomalies.loops[:2]
-    ]
-
-
-def _anomalies(report: ReportData) -> list[Highlight]:
-    senders = [one for one in report.anomalies.anomalies if one.kind != "loop"]
-    return [
-        Highlight(
-            KINDS.get(one.kind, one.kind),
-            f"{qualified_name(report, one.relay, one.sender)} {one.why}.",
-            "anomalies",
-        )
-        for one in senders[:3]
-    ]
-
-
-def _problems(report: ReportData) -> list[Highlight]:
-    found = []
-    if report.pressure.warned:
-        first = report.pressure.inboxes[0]
-        found.append(
-            Highlight(
-                "pressure",
-                f"{plural(report.pressure.warned, 'inbox', 'inboxes')} reached"
-                f" {report.pressure.warning_at:.0%} of the cap; fullest was"
-                f" {qualified_name(report, first.relay, first.endpoint)} ({first.peak:.0%} at"
-                f" {at_minute(first.peak_ms)}).",
-                "pressure",
-            )
-        )
-    for breaker in report.breakers.breakers[:1]:
-        if breaker.open_ms >= OPEN_MIN_MS:
-            name = qualified_name(report, breaker.relay, breaker.endpoint)
-            words = f"{name} had its circuit breaker open for {duration(breaker.open_ms)} in total."
-            found.append(Highlight("breaker", words, "breakers"))
-    if report.dead_letters.waiting:
-        words = f"{plural(report.dead_letters.waiting, 'dead letter')} open: redrive or purge."
-        found.append(Highlight("dead letters", words, "dead-letters"))
-    rejected = report.traffic.total.rejected
-    if rejected > REJECTED_SHARE_MIN * report.traffic.arrivals and report.rejections.reasons:
-        words = (
-            f"{share(rejected, report.traffic.arrivals)} of arrivals were rejected, most often:"
-            f" {reason_label(report.rejections.reasons[0].reason)}."
-        )
-        found.append(Highlight("rejections", words, "rejections"))
-    return found
 
 
 def _time(ms: float | None) -> str:

@@ -40,6 +40,7 @@ REASONS = {
     "storage_full": "disk full",
     "access_denied": "access denied",
     "mailbox_unavailable": "mailbox not created",
+    "partition_unavailable": "partition not available",
 }
 
 
