@@ -1,0 +1,44 @@
+"""The address of a cluster: the NATS servers it is on, and its name there."""
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from waypost.policy.bounds import cluster_name_max_chars
+from waypost.policy.errors import InvalidInput
+
+_EXAMPLE = "nats://HOST:4222,HOST:4222/NAME"
+_SCHEMES = ("nats", "tls")
+
+
+class ClusterAddress(NamedTuple):
+    """Where a cluster is."""
+
+    servers: tuple[str, ...]
+    name: str
+
+
+def parse_cluster(text: str) -> ClusterAddress:
+    """Parse `nats://HOST:PORT,…/NAME`; each server may have a user and a password.
+
+    Raises `InvalidInput`.
+    """
+    scheme, mark, rest = text.partition("://")
+    hosts, slash, name = rest.rpartition("/")
+    is_name = name.replace("-", "").isalnum() and name.isascii()
+    if scheme not in _SCHEMES or not mark or not slash or not hosts:
+        raise InvalidInput(f"not the address of a cluster: expected {_EXAMPLE}")
+    if not is_name or len(name) > cluster_name_max_chars:
+        raise InvalidInput(
+            f"a cluster's name has up to {cluster_name_max_chars} letters, digits and hyphens, not"
+            f" {name!r:.80}"
+        )
+    servers = tuple(f"{scheme}://{one.removeprefix(scheme + '://')}" for one in hosts.split(","))
+    for server in servers:
+        try:
+            parts = urlsplit(server)
+            is_server = bool(parts.hostname) and parts.port != 0 and not parts.path
+        except ValueError:
+            is_server = False
+        if not is_server:
+            raise InvalidInput(f"not the address of a NATS server: expected {_EXAMPLE}")
+    return ClusterAddress(servers, name)

@@ -1,0 +1,241 @@
+"""A node of a cluster: its connection to the servers, its share of the partitions, one front.
+
+Rule 1  All nodes run the same partitions; which of them a node owns is decided by the logs.
+Rule 2  A node wants its share of the partitions, and others only if no other node takes them.
+Rule 3  What nodes share is in the bucket of the cluster: its layout, secrets, keys of agents,
+        settings, access rules, and the addresses of owners.
+"""
+
+import asyncio
+import logging
+import math
+import random
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from nats.aio.client import Client
+from starlette.types import ASGIApp
+
+from waypost.cluster.announcements import alive_nodes, announce
+from waypost.cluster.carrier import NatsCarrier
+from waypost.cluster.host import PartitionHost, Place
+from waypost.cluster.layout import Layout, layout_of
+from waypost.cluster.lease import LEASE_S, open_lease
+from waypost.cluster.owners import Owner, owner_of, wish_of
+from waypost.cluster.shared_bindings import SharedBindings
+from waypost.cluster.shared_files import SharedFiles
+from waypost.cluster.shared_values import SharedValues
+from waypost.cluster.streams import connect, disconnect, open_log
+from waypost.policy.bounds import connections_max
+from waypost.policy.partitions import partition_of
+from waypost.policy.settings import Settings
+from waypost.server.context import ServeOptions, ServerContext
+from waypost.server.identity.authenticator import Identities
+from waypost.server.identity.bindings import Bindings
+from waypost.server.identity.tokens import OperatorToken, Tokens
+
+log = logging.getLogger("waypost.cluster")
+
+ANNOUNCE_S = LEASE_S / 3
+REBALANCE_S = 2 * LEASE_S
+"""The time between two partitions that a node leaves to others, and after a node came or went."""
+SPARE_CHANCE = 0.1
+"""How often a node tries to own more than its share, in case no other node can."""
+SECRET_BYTES = 32
+
+
+class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """A node: its name in the cluster, and the URL at which agents and other nodes reach it."""
+
+    servers: tuple[str, ...]
+    cluster: str
+    name: str
+    address: str
+    data_dir: Path
+    serve: ServeOptions
+    settings: Settings
+    is_local: bool = False
+    """Whether only this machine can reach the node."""
+
+
+class Node:
+    """One node. `open_node` creates it."""
+
+    def __init__(
+        self,
+        options: NodeOptions,
+        client: Client,
+        layout: Layout,
+        values: SharedValues,
+        identities: Identities,
+    ) -> None:
+        self.options = options
+        self.client = client
+        self.is_local = options.is_local
+        self.sessions_max = connections_max
+        self.connections_max = connections_max
+        self.layout = layout
+        self.hosts: list[PartitionHost] = []
+        self.alive: dict[str, str] = {}
+        self.identities = identities
+        self.values = values
+        self.serve_options, self.settings = options.serve, options.settings
+        self._steady_since = 0.0
+
+    # Placement
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions."""
+        return self.layout.partitions
+
+    def partition_of(self, subject: str) -> int:
+        """Return the partition of a subject."""
+        return partition_of(subject, self.layout.partitions)
+
+    def app(self, partition: int) -> ASGIApp | None:
+        """Return the application of a partition that this node owns, or None."""
+        return self.hosts[partition].app if partition < len(self.hosts) else None
+
+    def address(self, partition: int) -> str:
+        """Return the URL of the node that owns a partition; "" if none is known."""
+        owner = owner_of(self.values, partition)
+        return "" if owner is None else owner.address
+
+    def wants(self, partition: int) -> bool:
+        """Return whether this node should try to own a partition without an owner."""
+        wish = wish_of(self.values, partition)
+        if wish in self.alive:
+            return wish == self.options.name
+        owned = sum(host.is_owner for host in self.hosts)
+        return owned < self._share or random.random() < SPARE_CHANCE
+
+    # Serving
+
+    @property
+    def _contexts(self) -> list[ServerContext]:
+        return [host.context for host in self.hosts if host.context is not None]
+
+    def limit_sessions(self, sessions_max: int) -> None:
+        """Connect at most `sessions_max` agents to each partition."""
+        self.sessions_max = sessions_max
+        for context in self._contexts:
+            context.hub.sessions_max = sessions_max
+
+    def disconnect_all(self) -> None:
+        """Disconnect agents and viewers, because the node stops."""
+        for context in self._contexts:
+            context.sampler.disconnect_all()
+            context.hub.disconnect_all("this node is shutting down; reconnect")
+
+    async def wait_until_empty(self) -> None:
+        """Wait until all agents have disconnected."""
+        await asyncio.gather(*(context.hub.wait_until_empty() for context in self._contexts))
+
+    async def failure(self) -> str:
+        """Wait for ever: a partition that fails here is followed, and owned by another node."""
+        await asyncio.get_running_loop().create_future()
+        return ""
+
+    async def announce(self) -> None:
+        """Let the others know that this node is alive, and learn which of them are."""
+        options, before = self.options, self.alive.keys()
+        await announce(self.client, options.cluster, options.name, options.address)
+        self.alive = await alive_nodes(self.client, options.cluster)
+        if self.alive.keys() != before:
+            self._steady_since = asyncio.get_running_loop().time()
+
+    async def keep_alive(self) -> None:
+        """Announce this node, and learn which others are alive, until cancelled."""
+        while True:
+            try:
+                await self.announce()
+                self._give_up_moved()
+                self._give_up_surplus()
+            except Exception as problem:
+                log.warning("cluster: this node is not announced: %s", problem)
+            await asyncio.sleep(ANNOUNCE_S)
+
+    @property
+    def _share(self) -> int:
+        """How many partitions this node should own."""
+        return math.ceil(self.layout.partitions / max(1, len(self.alive)))
+
+    def _give_up_surplus(self) -> None:
+        """Leave a partition to a node that joined, one after the other."""
+        owned = [host for host in self.hosts if host.is_owner]
+        now = asyncio.get_running_loop().time()
+        if len(owned) > self._share and now - self._steady_since > REBALANCE_S:
+            self._steady_since = now
+            log.info("partition %d: left to another node", owned[-1].number)
+            owned[-1].step_down()
+
+    def _give_up_moved(self) -> None:
+        """Step down from partitions that the operator moved to another node that is alive."""
+        for host in self.hosts:
+            wish = wish_of(self.values, host.number)
+            if host.is_owner and wish in self.alive and wish != self.options.name:
+                log.info("partition %d: moves to %s", host.number, wish)
+                host.step_down()
+
+
+@asynccontextmanager
+async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
+    """Join the cluster and run this node's share of the partitions until the block ends.
+
+    Raises `LogUnavailable` or `LogUnusable` if that is not possible; nothing is changed then.
+    """
+    async with AsyncExitStack() as stack:
+        client = await connect(options.servers)
+        stack.push_async_callback(disconnect, client)
+        stream = client.jetstream()
+        values = await SharedValues.open(stream, options.cluster)
+        stack.push_async_callback(values.close)
+        layout = layout_of(values, options.cluster)
+        identities = await _identities(options, values, stack)
+        node = Node(options, client, layout, values, identities)
+        files, carrier = SharedFiles(values), NatsCarrier(client, options.cluster)
+        leases = [
+            await open_lease(
+                client, options.cluster, number, options.name, replicas=layout.replicas
+            )
+            for number in range(layout.partitions)
+        ]
+        await node.announce()
+        keep_alive = asyncio.create_task(node.keep_alive())
+        stack.callback(keep_alive.cancel)
+        for number, lease in enumerate(leases):
+            place = Place(
+                number=number,
+                count=layout.partitions,
+                directory=options.data_dir / "partitions" / str(number),
+                owner=Owner(options.name, options.address, 0),
+            )
+            shared = await open_log(client, options.cluster, number, replicas=layout.replicas)
+            node.hosts.append(PartitionHost(place, shared, lease, node, files, carrier))
+        for host in node.hosts:
+            stack.push_async_callback(host.stop)
+            host.start()
+        yield node
+
+
+async def _identities(
+    options: NodeOptions, values: SharedValues, stack: AsyncExitStack
+) -> Identities:
+    """Return the keys and secrets that all nodes share; the first node makes the secrets."""
+
+    def make() -> bytes:
+        return secrets.token_urlsafe(SECRET_BYTES).encode()
+
+    token_secret = await values.create_once("secret.tokens", make)
+    operator = await values.create_once("secret.operator", make)
+    store = await SharedBindings.open(options.servers, options.cluster, values)
+    stack.push_async_callback(store.close_connection)
+    bindings = Bindings(store)
+    store.follow(bindings)
+    return Identities(
+        bindings, Tokens(token_secret), OperatorToken(operator.decode()), is_shared=True
+    )

@@ -1,0 +1,160 @@
+"""A partition on one node: follows its log, takes over when no other node does, owns until fenced.
+
+Rule 1  An owner is the node whose `owner` event is the last one in the log. A relay that is open
+        here and is not the owner any more confirms nothing and delivers nothing.
+Rule 2  The lease decides who tries. It never decides who owns.
+Rule 3  Whatever fails, the node follows again, and tries again after a part of the lease.
+"""
+
+import asyncio
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from waypost.cluster.follower import Follower
+from waypost.cluster.lease import Lease
+from waypost.relay.data_dir import DataDir, DirectoryLock
+from waypost.relay.errors import RelayError
+from waypost.relay.journal.log import Log
+from waypost.relay.journal.replicated import Ownership
+from waypost.relay.relay import Relay
+from waypost.relay.state.recovery import checkpoint
+
+log = logging.getLogger("waypost.cluster")
+
+_RENEWALS = 3
+"""Renewals of the lease within its duration, and attempts to get it."""
+
+_MISSES_MAX = 2 * _RENEWALS
+"""Renewals in a row that may fail: servers may restart, and the log decides anyway."""
+
+_CHECKPOINT_RECORDS = 10_000
+
+
+class PartitionRunner:
+    """Runs one partition in a data directory of its own.
+
+    `open_relay` opens the relay of an ownership on that directory, for a block. `wants` tells
+    whether this node should try to own a partition that no other node does.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str],
+        shared: Log,
+        lease: Lease,
+        open_relay: Callable[[Ownership], AbstractAsyncContextManager[Relay]],
+        wants: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._data = DataDir(data_dir)
+        self._log = shared
+        self._lease = lease
+        self._open_relay = open_relay
+        self._wants = wants
+        self._given_up = asyncio.Event()
+        self._pause_s = lease.lease_s / _RENEWALS
+        self._stopping = asyncio.Event()
+        self.relay: Relay | None = None
+        self.epoch = 0
+        """The epoch of this node's last ownership."""
+        self.problem = ""
+        """Why this node neither owns the partition nor follows its owner."""
+
+    async def run(self, node: str, address: str = "") -> None:
+        """Follow and own, in turns, until `stop` is called."""
+        self._data.create()
+        try:
+            while not self._stopping.is_set():
+                try:
+                    ownership = await self._follow(node, address)
+                    if ownership is not None:
+                        await self._own(ownership)
+                except (RelayError, OSError) as problem:
+                    self.problem = str(problem)
+                    log.warning("cluster: %s: %s", self._data.root, problem)
+                    await self._lease.release()
+                    await self._wait(self._stopping.wait())
+        finally:
+            await self._lease.release()
+
+    def stop(self) -> None:
+        """End `run`: close the relay and give up the lease."""
+        self._stopping.set()
+
+    def step_down(self) -> None:
+        """Give up the partition, for another node to take over."""
+        self._given_up.set()
+
+    async def _follow(self, node: str, address: str) -> Ownership | None:
+        """Follow the log until this node may take over; return None if it is to stop."""
+        lock = DirectoryLock(self._data)
+        try:
+            follower = Follower(self._data, self._log)
+            try:
+                copied = 0
+                while not self._stopping.is_set():
+                    if self._wants() and await self._lease.hold():
+                        return await follower.take_over(node, address)
+                    copied += await follower.follow(self._pause_s)
+                    self.problem = ""
+                    if copied >= _CHECKPOINT_RECORDS:
+                        copied = 0
+                        await asyncio.to_thread(_checkpoint, self._data)
+                return None
+            finally:
+                await follower.close()
+        finally:
+            lock.release()
+
+    async def _own(self, ownership: Ownership) -> None:
+        """Own the partition until the relay is fenced, fails, or is to stop."""
+        self._given_up.clear()
+        async with self._open_relay(ownership) as relay:
+            self.relay, self.epoch, self.problem = relay, ownership.epoch, ""
+            log.info("cluster: %s is owned, epoch %d", self._data.root, self.epoch)
+            try:
+                await self._keep(relay)
+            finally:
+                self.relay = None
+        await self._lease.release()
+
+    async def _keep(self, relay: Relay) -> None:
+        """Renew the lease until something ends the ownership.
+
+        A lease that was lost ends it, too: without traffic, an owner would not notice the next one.
+        """
+        ends = [
+            asyncio.ensure_future(one)
+            for one in (
+                relay.inspect().journal_failure(),
+                self._stopping.wait(),
+                self._given_up.wait(),
+            )
+        ]
+        missed = 0
+        try:
+            while missed < _MISSES_MAX:
+                done, _ = await asyncio.wait(
+                    ends, timeout=self._pause_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if done:
+                    return
+                missed = 0 if await self._lease.hold() else missed + 1
+        finally:
+            for one in ends:
+                one.cancel()
+
+    async def _wait(self, event: "asyncio._CoroutineLike[object]") -> None:
+        try:
+            await asyncio.wait_for(event, self._pause_s)
+        except TimeoutError:
+            pass
+
+
+def _checkpoint(data: DataDir) -> None:
+    try:
+        checkpoint(data)
+    except (OSError, sqlite3.Error) as problem:  # only makes the next start slower
+        log.warning("cluster: index of %s not written: %s", data.root, problem)

@@ -1,0 +1,196 @@
+"""Values that all nodes of a cluster share, in a key-value bucket of JetStream.
+
+Rule 1  A value is replaced by naming the revision that was read; of two that replace the same
+        one, the second fails.
+Rule 2  Every node has a copy in memory. Changes reach it within moments, in order; a node that
+        lost its connection reads all values again.
+Rule 3  The bucket is as durable as the logs: stored in files, on as many servers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import nats.errors
+import nats.js.errors
+from nats.js import JetStreamContext
+from nats.js.api import KeyValueConfig, StorageType
+from nats.js.kv import KV_DEL, KV_PURGE, KeyValue
+
+from waypost.relay.errors import LogUnavailable, LogUnusable
+
+log = logging.getLogger("waypost.cluster")
+
+VALUE_MAX_BYTES = 512 * 1024
+RELOAD_S = 300.0
+"""All values are read again as often: what a lost watch missed is found then."""
+RETRY_S = 1.0
+
+OnChange = Callable[[str, bytes | None], None]
+
+
+class SharedValue(NamedTuple):
+    """A value and the revision that replacing it has to name."""
+
+    value: bytes
+    revision: int
+
+
+class SharedValues:
+    """The values of one cluster. Use it on the event loop it was opened on."""
+
+    def __init__(self, bucket: KeyValue) -> None:
+        self._bucket = bucket
+        self._values: dict[str, SharedValue] = {}
+        self._listeners: list[tuple[str, OnChange]] = []
+        self._loaded = asyncio.Event()
+        self._reload = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @classmethod
+    async def open(cls, stream: JetStreamContext, cluster: str) -> "SharedValues":
+        """Open the bucket of a cluster and read all values. Raises `LogUnusable` if there is none,
+        `LogUnavailable` if no server answers."""
+        try:
+            bucket = await stream.key_value(bucket_name(cluster))
+        except nats.js.errors.NotFoundError:
+            raise LogUnusable(
+                f"there is no cluster {cluster!r} at these servers: check its name, or create it"
+                " with 'waypost cluster create'"
+            ) from None
+        except (nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError) as problem:
+            raise LogUnavailable(f"the cluster {cluster!r} did not answer: {problem}") from None
+        opened = cls(bucket)
+        opened._task = asyncio.create_task(opened._follow())
+        loaded = asyncio.create_task(opened._loaded.wait())
+        await asyncio.wait([loaded, opened._task], return_when=asyncio.FIRST_COMPLETED)
+        loaded.cancel()
+        return opened
+
+    @staticmethod
+    async def create(stream: JetStreamContext, cluster: str, replicas: int = 3) -> None:
+        """Create the bucket of a cluster; do nothing if there is one like it."""
+        config = KeyValueConfig(
+            bucket=bucket_name(cluster),
+            description=f"settings, access rules, secrets and identities of {cluster}",
+            max_value_size=VALUE_MAX_BYTES,
+            storage=StorageType.FILE,
+            replicas=replicas,
+        )
+        await stream.create_key_value(config=config)
+
+    async def close(self) -> None:
+        """Stop following changes."""
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def get(self, key: str) -> SharedValue | None:
+        """Return a value as far as this node knows, or None."""
+        return self._values.get(key)
+
+    def under(self, prefix: str) -> dict[str, SharedValue]:
+        """Return the values whose keys begin with `prefix`."""
+        return {key: one for key, one in self._values.items() if key.startswith(prefix)}
+
+    def on_change(self, prefix: str, callback: OnChange) -> None:
+        """Call `callback(key, value)` after changes below `prefix`; the value of one that was
+        deleted is None."""
+        self._listeners.append((prefix, callback))
+
+    def reload(self) -> None:
+        """Read all values again, because changes may have been missed."""
+        self._reload.set()
+
+    async def replace(self, key: str, value: bytes, revision: int = 0) -> bool:
+        """Replace the value of that revision (0: there is none yet); return whether it was so."""
+        try:
+            written = await self._bucket.update(key, value, last=revision)
+        except nats.js.errors.KeyWrongLastSequenceError:
+            await self._read_again(key)
+            return False
+        self._learn(key, SharedValue(value, written))
+        return True
+
+    async def put(self, key: str, value: bytes) -> None:
+        """Set a value, whatever it was."""
+        self._learn(key, SharedValue(value, await self._bucket.put(key, value)))
+
+    async def create_once(self, key: str, make: Callable[[], bytes]) -> bytes:
+        """Return the value of `key`; the first node that asks makes it."""
+        known = self._values.get(key)
+        while known is None:
+            await self.replace(key, make())
+            known = self._values.get(key)
+        return known.value
+
+    async def _read_again(self, key: str) -> None:
+        try:
+            found = await self._bucket.get(key)
+        except nats.js.errors.KeyNotFoundError:
+            return
+        self._learn(key, SharedValue(found.value or b"", found.revision or 0))
+
+    async def _follow(self) -> None:
+        """Keep the copy up to date, from the first value on and again after every failure."""
+        while not self._is_closed:
+            try:
+                await self._watch()
+            except (nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError) as problem:
+                log.warning("cluster: shared values are not followed: %s; trying again", problem)
+                await asyncio.sleep(RETRY_S)
+
+    async def _watch(self) -> None:
+        """Read all values, then follow changes until it is time to read them again."""
+        self._reload.clear()
+        watcher: Any = await self._bucket.watchall()  # its methods are not annotated
+        try:
+            seen: set[str] = set()
+            while (entry := await watcher.updates()) is not None:
+                self._take(entry)
+                seen.add(entry.key)
+            for key in self._values.keys() - seen:
+                self._learn(key, None)
+            self._loaded.set()
+            async with asyncio.timeout(RELOAD_S):
+                while not self._reload.is_set() and not self._is_closed:
+                    try:
+                        entry = await watcher.updates(timeout=RETRY_S)
+                    except nats.errors.TimeoutError:
+                        continue
+                    if entry is not None:
+                        self._take(entry)
+        except TimeoutError:
+            pass
+        finally:
+            with suppress(nats.errors.Error, OSError):  # must not hide a cancellation
+                await watcher.stop()
+
+    def _take(self, entry: KeyValue.Entry) -> None:
+        is_gone = entry.operation in (KV_DEL, KV_PURGE)
+        value = SharedValue(entry.value or b"", entry.revision or 0)
+        self._learn(entry.key, None if is_gone else value)
+
+    def _learn(self, key: str, found: SharedValue | None) -> None:
+        """Take over a value, unless a newer one is known, and notify of the change."""
+        known = self._values.get(key)
+        if found is None:
+            self._values.pop(key, None)
+        elif known is None or found.revision > known.revision:
+            self._values[key] = found
+        else:
+            return
+        before, after = known and known.value, found and found.value
+        if before != after:
+            for prefix, callback in self._listeners:
+                if key.startswith(prefix):
+                    callback(key, after)
+
+
+def bucket_name(cluster: str) -> str:
+    """Return the name of the bucket with the shared values of a cluster."""
+    return f"waypost-{cluster}"

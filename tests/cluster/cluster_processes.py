@@ -1,0 +1,105 @@
+"""A whole cluster of processes on loopback: servers of NATS, and nodes, which can be killed."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.harness.nats_server import NatsServer, free_port
+from tests.harness.relay_process import RelayProcess
+from waypost.cluster.layout import Layout, create_cluster
+from waypost.cluster.shared_files import CONFIG_KEY
+from waypost.cluster.shared_values import SharedValues
+from waypost.cluster.streams import connect, disconnect
+
+NAME = "tests"
+UNLIMITED = {"reliability": {"rateLimit": {"enabled": False}}, "qos": {"enabled": False}}
+
+
+class NodeProcess:
+    """One node; it keeps its port and its directory."""
+
+    def __init__(self, directory: Path, name: str, cluster: str) -> None:
+        self.name = name
+        self.directory = directory / name
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self._cluster = cluster
+        self._log = directory / f"{name}.log"
+        self._process: RelayProcess | None = None
+
+    def start(self) -> None:
+        port = self.url.rpartition(":")[2]
+        options = ["--port", port, "--data-dir", str(self.directory), "--log-format", "text"]
+        node = ["--cluster", self._cluster, "--node", self.name, "--advertise", self.url]
+        self._process = RelayProcess(
+            ["-m", "waypost", "serve", *options, *node], self._log, ready="Stop with"
+        )
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        if self._process is not None:
+            self._process.end(how)
+            self._process = None
+
+
+class ClusterProcesses:
+    """All of them. `address` is that of the cluster, `urls` are those of the nodes."""
+
+    def __init__(self, directory: Path, servers: int, nodes: int) -> None:
+        self.servers = [NatsServer(directory / f"n{at}", name=f"n{at}") for at in range(servers)]
+        if servers > 1:
+            for server in self.servers:
+                server.join(tuple(one.route_port for one in self.servers))
+        hosts = ",".join(one.url.removeprefix("nats://") for one in self.servers)
+        self.address = f"nats://{hosts}/{NAME}"
+        self.nodes = [NodeProcess(directory, f"r{at}", self.address) for at in range(nodes)]
+
+    @property
+    def server_urls(self) -> list[str]:
+        return [one.url for one in self.servers]
+
+    @property
+    def urls(self) -> str:
+        return ",".join(one.url for one in self.nodes)
+
+    async def start(self, layout: Layout) -> None:
+        for server in self.servers:
+            await asyncio.to_thread(server.start)
+        await self._create(layout)
+        await asyncio.gather(*(asyncio.to_thread(node.start) for node in self.nodes))
+
+    async def _create(self, layout: Layout) -> None:
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await create_cluster(self.server_urls, NAME, layout)
+                    break
+                except Exception as problem:  # the servers have not found each other yet
+                    last = problem
+                    await asyncio.sleep(0.2)
+        del last
+        client = await connect(self.server_urls)
+        values = await SharedValues.open(client.jetstream(), NAME)
+        await values.put(CONFIG_KEY, json.dumps(UNLIMITED).encode())
+        await values.close()
+        await disconnect(client)
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.kill(signal.SIGTERM)
+        for server in self.servers:
+            server.kill()
+
+
+@asynccontextmanager
+async def running_cluster(
+    directory: Path, *, servers: int = 3, nodes: int = 3, partitions: int = 4
+) -> AsyncIterator[ClusterProcesses]:
+    """Run a cluster until the block ends."""
+    cluster = ClusterProcesses(directory, servers, nodes)
+    try:
+        await cluster.start(Layout(partitions, min(3, servers)))
+        yield cluster
+    finally:
+        await asyncio.to_thread(cluster.stop)

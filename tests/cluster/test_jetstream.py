@@ -1,0 +1,121 @@
+"""JetStream as a log when servers end, streams are full or gone, and others write to them."""
+
+import gc
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from nats.aio.client import Client
+
+from tests.cluster.batches import Batches
+from tests.harness.nats_server import MAX_PAYLOAD, NatsServer
+from waypost.cluster.jetstream import JetStreamLog
+from waypost.cluster.streams import connect, create_stream, disconnect, open_log, stream_name
+from waypost.relay.errors import LogUnavailable, LogUnusable
+from waypost.relay.journal.log import Appended, Conflict, Unknown
+
+pytestmark = [
+    pytest.mark.process,
+    # nats-py leaves the socket of a connection that it lost to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+CLUSTER = "tests"
+SUBJECT = f"waypost.{CLUSTER}.0"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    """A server of the test's own, which it may kill."""
+    server = NatsServer(tmp_path, max_payload=MAX_PAYLOAD)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def client(server: NatsServer) -> AsyncIterator[Client]:
+    client = await connect([server.url])
+    await create_stream(client, CLUSTER, 0, replicas=1)
+    yield client
+    await disconnect(client)
+    gc.collect()
+
+
+@pytest.fixture
+def log(client: Client) -> JetStreamLog:
+    return JetStreamLog(client, stream_name(CLUSTER, 0), SUBJECT, timeout_s=1.0)
+
+
+async def test_an_append_without_a_server_has_an_unknown_outcome(
+    log: JetStreamLog, server: NatsServer
+) -> None:
+    server.kill()
+    assert isinstance(await log.append(0, Batches().make()), Unknown)
+    with pytest.raises(LogUnavailable, match="did not answer within 1 s"):
+        await log.tail()
+    with pytest.raises(LogUnavailable):
+        await log.read(0)
+
+
+async def test_after_a_restart_the_same_append_can_be_repeated_and_counts_once(
+    client: Client, server: NatsServer
+) -> None:
+    log = JetStreamLog(client, stream_name(CLUSTER, 0), SUBJECT)
+    batches = Batches()
+    first, second = batches.make(), batches.make()
+    assert await log.append(0, first) == Appended(1)
+    assert len(await log.read(0)) == 1  # it has a consumer, which the restart ends
+    server.kill()
+    server.start()
+    assert (await log.tail()).hash == first.header.hash
+    while not isinstance(await log.append(1, second), Appended | Conflict):
+        pass
+    assert isinstance(await log.append(1, second), Conflict)
+    assert [one.record.lines for one in await log.read(0)] == [first.lines, second.lines]
+
+
+async def test_pieces_without_their_record_are_not_read_and_do_not_block(
+    log: JetStreamLog, client: Client
+) -> None:
+    batches = Batches()
+    first, second = batches.make(), batches.make(size=3 * MAX_PAYLOAD)
+    await log.append(0, first)
+    await client.jetstream().publish(f"{SUBJECT}.piece", b"left behind")
+    tail = await log.tail()
+    assert (tail.position, tail.hash) == (2, first.header.hash)
+    assert [one.position for one in await log.read(0)] == [1]
+    assert isinstance(await log.append(1, second), Conflict)
+    outcome = await log.append(2, second)
+    assert isinstance(outcome, Appended)
+    assert [one.record.lines for one in await log.read(1)] == [second.lines]
+    assert (await log.tail()).position == outcome.position
+
+
+async def test_a_full_stream_rejects_a_batch_and_says_what_to_do(client: Client) -> None:
+    await create_stream(client, "small", 0, replicas=1, max_bytes=4096)
+    log = await open_log(client, "small", 0, replicas=1)
+    batches = Batches()
+    await log.append(0, batches.make(size=3000))
+    with pytest.raises(LogUnusable, match=r"is full .* raise its max_bytes"):
+        await log.append(1, batches.make(size=3000))
+    assert (await log.tail()).position == 1
+
+
+async def test_a_stream_that_somebody_deleted_is_an_error(
+    log: JetStreamLog, client: Client
+) -> None:
+    await log.append(0, Batches().make())
+    await client.jetstream().delete_stream(stream_name(CLUSTER, 0))
+    for ask in (log.tail, lambda: log.read(0)):
+        with pytest.raises(LogUnusable, match="does not exist: it was deleted"):
+            await ask()
+    assert isinstance(await log.append(1, Batches().make()), Unknown)
+
+
+async def test_a_message_that_waypost_did_not_write_is_an_error(
+    log: JetStreamLog, client: Client
+) -> None:
+    await client.jetstream().publish(f"{SUBJECT}.batch", b"hello")
+    for ask in (log.tail, lambda: log.read(0)):
+        with pytest.raises(LogUnusable, match="was not written by Waypost"):
+            await ask()

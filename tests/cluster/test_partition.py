@@ -1,0 +1,202 @@
+"""Partitions on a real NATS server: taking over, a network cut, and a stream that is gone."""
+
+import asyncio
+import gc
+import itertools
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.client.tcp_proxy import TcpProxy
+from tests.cluster.nodes import SETTINGS, segments_of
+from tests.eventually import event_loop_turns, eventually
+from tests.harness.nats_server import NatsServer
+from waypost import Relay
+from waypost.cluster.lease import open_lease
+from waypost.cluster.partition import PartitionRunner
+from waypost.cluster.streams import connect, create_stream, disconnect, open_log, stream_name
+from waypost.relay.errors import RelayStopped
+
+pytestmark = [
+    pytest.mark.process,
+    # nats-py leaves the socket of a connection that it lost to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+LEASE_S = 1.0
+NUMBERS = itertools.count()
+
+
+class TestNode:
+    """A partition with its own connection, through a proxy that can be cut."""
+
+    __test__ = False
+
+    def __init__(self, name: str, root: Path, server: NatsServer) -> None:
+        self.name = name
+        self.directory = root / name
+        listener = socket.create_server(("127.0.0.1", 0))
+        self._proxy = TcpProxy(server, listener)
+        self._url = f"nats://127.0.0.1:{listener.getsockname()[1]}"
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, cluster: str) -> None:
+        await self._proxy.open()
+        self._client = await connect([self._url])
+        self.log = await open_log(self._client, cluster, 0, replicas=1, timeout_s=2.0)
+        lease = await open_lease(self._client, cluster, 0, self.name, lease_s=LEASE_S, replicas=1)
+        self.partition = PartitionRunner(
+            self.directory,
+            self.log,
+            lease,
+            lambda ownership: Relay(self.directory, settings=SETTINGS, ownership=ownership),
+        )
+        self._task = asyncio.create_task(self.partition.run(self.name, f"ws://{self.name}"))
+
+    @property
+    def relay(self) -> Relay:
+        assert self.partition.relay is not None
+        return self.partition.relay
+
+    async def owns(self) -> None:
+        await eventually(lambda: self.partition.relay is not None, f"{self.name} to own")
+
+    def cut(self) -> None:
+        """Cut the node off from the server."""
+        self._proxy.is_closed = True
+        self._proxy.cut()
+
+    def heal(self) -> None:
+        self._proxy.is_closed = False
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            task, self._task = self._task, None
+            self.partition.stop()
+            await task
+            await disconnect(self._client)
+            await self._proxy.close()
+            gc.collect()
+
+
+@pytest.fixture
+async def cluster(nats_server: NatsServer) -> AsyncIterator[str]:
+    name = f"partition-{next(NUMBERS)}"
+    client = await connect([nats_server.url])
+    await create_stream(client, name, 0, replicas=1)
+    yield name
+    await disconnect(client)
+
+
+@pytest.fixture
+async def nodes(
+    tmp_path: Path, nats_server: NatsServer, cluster: str
+) -> AsyncIterator[tuple[TestNode, TestNode]]:
+    """Two nodes of which the first one owns the partition, and the second follows."""
+    first, second = (TestNode(name, tmp_path, nats_server) for name in ("first", "second"))
+    await first.start(cluster)
+    await first.owns()
+    await second.start(cluster)
+    yield first, second
+    await first.stop()
+    await second.stop()
+
+
+async def send(relay: Relay, payload: object, **more: str) -> str:
+    result = await relay.publish("team.a", payload, sender="team.b", **more)
+    return result.message_id
+
+
+async def test_a_node_that_stops_is_followed_by_another_with_everything(
+    nodes: tuple[TestNode, TestNode],
+) -> None:
+    first, second = nodes
+    first.relay.register_endpoint("team.a")
+    large = "x" * 100_000  # in pieces
+    ids = [await send(first.relay, payload) for payload in ("one", large, "three")]
+    await first.relay.lease("team.a", limit=1)
+    await first.relay.ack("team.a", ids[0])
+    await first.stop()
+    await second.owns()
+    assert second.partition.epoch == first.partition.epoch + 1
+    pending = await second.relay.lease("team.a")
+    assert [(one.id, one.payload) for one in pending] == [(ids[1], large), (ids[2], "three")]
+
+
+async def test_the_segments_of_a_follower_are_those_of_the_owner(
+    nodes: tuple[TestNode, TestNode],
+) -> None:
+    first, _ = nodes
+    first.relay.register_endpoint("team.a")
+    for number in range(30):
+        await send(first.relay, number)
+    await first.relay.seal_journal()
+    await send(first.relay, "after the seal")
+    journals = [node.directory / "journal" for node in nodes]
+    await eventually(
+        lambda: segments_of(journals[0]) == segments_of(journals[1]), "the follower's copy"
+    )
+    assert len(segments_of(journals[1])) > 2
+
+
+async def test_an_owner_cut_off_delivers_and_confirms_nothing_after_a_new_owner(
+    nodes: tuple[TestNode, TestNode],
+) -> None:
+    first, second = nodes
+    old = first.relay
+    old.register_endpoint("team.a")
+    await send(old, "before", message_id="before")
+    first.cut()
+    publishing = asyncio.ensure_future(send(old, "during", message_id="during"))
+    leasing = asyncio.ensure_future(old.lease("team.a"))
+    await second.owns()
+    assert [one.payload for one in await second.relay.lease("team.a")] == ["before"]
+    for waiting in (publishing, leasing):
+        with pytest.raises(RelayStopped):
+            await waiting
+    first.heal()
+    await eventually(lambda: not first.partition.problem, "the old owner to follow")
+    assert await send(second.relay, "during", message_id="during") == "during"
+    assert [one.payload for one in await second.relay.lease("team.a")] == ["during"]
+
+
+async def test_a_server_that_restarts_delays_a_publish_and_loses_none(
+    tmp_path: Path,
+) -> None:
+    server = NatsServer(tmp_path / "nats")
+    server.start()
+    client = await connect([server.url])
+    await create_stream(client, "restart", 0, replicas=1)
+    node = TestNode("only", tmp_path, server)
+    await node.start("restart")
+    try:
+        await node.owns()
+        node.relay.register_endpoint("team.a")
+        await send(node.relay, "before")
+        server.kill()
+        publishing = asyncio.ensure_future(send(node.relay, "during"))
+        await event_loop_turns()
+        server.start()
+        await publishing
+        assert [one.payload for one in await node.relay.lease("team.a")] == ["before", "during"]
+    finally:
+        await node.stop()
+        await disconnect(client)
+        server.kill()
+
+
+async def test_a_deleted_stream_stops_its_owner_with_a_clear_error(
+    nodes: tuple[TestNode, TestNode], nats_server: NatsServer, cluster: str
+) -> None:
+    first, _ = nodes
+    first.relay.register_endpoint("team.a")
+    await send(first.relay, "before")
+    client = await connect([nats_server.url])
+    await client.jetstream().delete_stream(stream_name(cluster, 0))
+    with pytest.raises(RelayStopped, match="does not exist: it was deleted"):
+        await send(first.relay, "after")
+    await eventually(lambda: "does not exist" in first.partition.problem, "the error")
+    await create_stream(client, cluster, 0, replicas=1)
+    await eventually(lambda: "log is empty, but" in first.partition.problem, "the error")
+    await disconnect(client)

@@ -1,0 +1,154 @@
+"""Values and bindings that the nodes of a cluster share, on a real server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import nats
+import pytest
+
+from tests.eventually import eventually
+from tests.harness.nats_server import NatsServer
+from waypost.cluster.shared_bindings import SharedBindings
+from waypost.cluster.shared_values import SharedValues
+from waypost.server.identity.bindings import Bindings
+from waypost.server.identity.errors import IdentitiesNotSaved, KeyRevoked, SubjectTaken
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    one = NatsServer(tmp_path)
+    one.start()
+    yield one
+    one.kill()
+
+
+async def closed(client: nats.NATS) -> None:
+    with suppress(OSError):  # its server may be gone
+        await client.close()
+
+
+@pytest.fixture
+async def nodes(server: NatsServer) -> AsyncIterator[list[SharedValues]]:
+    """The values as two nodes see them."""
+    async with AsyncExitStack() as stack:
+        opened = []
+        for _ in range(2):
+            client = await nats.connect(server.url)
+            stack.push_async_callback(closed, client)
+            await SharedValues.create(client.jetstream(), "test", replicas=1)
+            values = await SharedValues.open(client.jetstream(), "test")
+            stack.push_async_callback(values.close)
+            opened.append(values)
+        yield opened
+
+
+async def test_a_value_reaches_the_other_node(nodes: list[SharedValues]) -> None:
+    one, other = nodes
+    seen: list[tuple[str, bytes | None]] = []
+    other.on_change("config", lambda key, value: seen.append((key, value)))
+    await one.put("config", b"{}")
+    await one.put("rules", b"[]")
+    await eventually(lambda: other.get("rules") is not None)
+    assert seen == [("config", b"{}")]
+
+
+async def test_of_two_that_replace_one_value_the_second_fails(nodes: list[SharedValues]) -> None:
+    one, other = nodes
+    assert await one.replace("config", b"1")
+    assert not await other.replace("config", b"2")
+    known = other.get("config")
+    assert known is not None
+    assert known.value == b"1"
+    assert await other.replace("config", b"3", known.revision)
+
+
+async def test_a_secret_is_made_once(nodes: list[SharedValues]) -> None:
+    made = await asyncio.gather(
+        *(one.create_once("secret", lambda at=at: b"%d" % at) for at, one in enumerate(nodes))
+    )
+    assert len(set(made)) == 1
+
+
+async def test_a_node_finds_what_changed_while_the_server_was_away(
+    nodes: list[SharedValues], server: NatsServer
+) -> None:
+    one, other = nodes
+    await one.put("config", b"before")
+    server.kill()
+    server.start()
+
+    async def is_written() -> bool:
+        try:
+            await one.put("config", b"after")
+        except (OSError, TimeoutError, nats.errors.Error):
+            return False
+        return True
+
+    while not await is_written():
+        pass
+    other.reload()
+    await eventually(lambda: (known := other.get("config")) and known.value == b"after")
+
+
+@pytest.fixture
+async def pair(nodes: list[SharedValues], server: NatsServer) -> AsyncIterator[list[Bindings]]:
+    """The bindings as two nodes see them."""
+    async with AsyncExitStack() as stack:
+        opened = []
+        for values in nodes:
+            store = await SharedBindings.open([server.url], "test", values)
+            stack.push_async_callback(store.close_connection)
+            opened.append(Bindings(store))
+            store.follow(opened[-1])
+        yield opened
+
+
+async def test_a_subject_belongs_to_the_first_key_at_every_node(pair: list[Bindings]) -> None:
+    one, other = pair
+    await asyncio.to_thread(one.bind, "agent.ann", "key-1", 1)
+    await eventually(lambda: other.get("agent.ann") is not None)
+    with pytest.raises(SubjectTaken):
+        await asyncio.to_thread(other.bind, "agent.ann", "key-2", 2)
+
+
+async def test_two_keys_that_bind_one_subject_at_two_nodes_do_not_both_get_it(
+    pair: list[Bindings],
+) -> None:
+    results = await asyncio.gather(
+        *(
+            asyncio.to_thread(bindings.bind, "agent.ann", f"key-{at}", at)
+            for at, bindings in enumerate(pair)
+        ),
+        return_exceptions=True,
+    )
+    failed = [one for one in results if isinstance(one, IdentitiesNotSaved | SubjectTaken)]
+    assert len(failed) == 1
+    await eventually(lambda: pair[0].get("agent.ann") == pair[1].get("agent.ann") is not None)
+
+
+async def test_a_freed_subject_stays_closed_to_its_old_key_at_every_node(
+    pair: list[Bindings],
+) -> None:
+    one, other = pair
+    await asyncio.to_thread(one.bind, "agent.ann", "key-1", 1)
+    await asyncio.to_thread(one.unbind, "agent.ann")
+    await eventually(lambda: other.is_known("agent.ann") and other.get("agent.ann") is None)
+    with pytest.raises(KeyRevoked):
+        await asyncio.to_thread(other.bind, "agent.ann", "key-1", 3)
+    await asyncio.to_thread(other.bind, "agent.ann", "key-2", 3)
+    await eventually(lambda: (bound := one.get("agent.ann")) and bound.public_key == "key-2")
+
+
+async def test_changes_that_no_server_confirms_are_not_applied(
+    pair: list[Bindings], server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waypost.cluster.shared_bindings.SAVE_TIMEOUT_S", 0.5)
+    bindings = pair[0]
+    server.kill()
+    with pytest.raises(IdentitiesNotSaved, match="did not answer"):
+        await asyncio.to_thread(bindings.bind, "agent.ann", "key-1", 1)
+    assert bindings.get("agent.ann") is None
