@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.cli.conftest import CommandLine
@@ -121,10 +123,31 @@ def test_a_card_survives_a_restart_and_a_rebuild(tmp_path: Path) -> None:
     assert again["skills"] == ["python", "review"]
 
 
-def test_an_invalid_card_is_an_error_where_it_is_written() -> None:
-    for fields in ({"skills": "python"}, {"skills": ["Two Words"]}, {"description": "a\nb"}):
-        with pytest.raises(InvalidMessage):
-            AgentCard(**fields)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"skills": "python"},
+        {"skills": ["Two Words"]},
+        {"skills": ["x" * 33]},
+        {"skills": ["a\x1b[2J"]},
+        {"skills": ["s"] * 1000},
+        {"description": "a\nb"},
+        {"description": "\x1b]0;owned\x07"},
+        {"description": "\u202egnp.exe"},
+        {"description": "in\u200bvisible"},
+        {"description": "\ud800"},
+        {"description": "x" * 1001},
+        {"version": "1\x00"},
+        {"version": "x" * 5000},
+    ],
+)
+def test_an_invalid_card_is_an_error_where_it_is_written_and_at_the_relay(
+    fields: dict[str, Any],
+) -> None:
+    with pytest.raises(InvalidMessage):
+        AgentCard(**fields)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(fields, AgentCard)
 
 
 def test_a_closed_directory_says_whom_to_ask(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
-"""`waypost keys rotate`, at a served relay."""
+"""`waypost keys rotate` and `waypost keys unbind`, at a served relay."""
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.serve_process import ServeProcess, User, serving
-from waypost.client import Identity, connect
+from waypost.client import Agent, Identity, connect
 from waypost.client.errors import SubjectTaken
 
 pytestmark = pytest.mark.process
@@ -126,3 +127,53 @@ def test_an_agent_that_is_connected_learns_that_its_key_was_rotated(
             return str(ended.value)
 
     assert "new key" in asyncio.run(act())
+
+
+async def are_kept_out(url: str, *keys: Identity) -> None:
+    """Neither a connection nor a token is granted to these keys."""
+    for one in keys:
+        with pytest.raises(SubjectTaken, match="no longer owns"):
+            async with connect(url, one):
+                pass
+
+
+async def talk(agent: Agent, other: Agent) -> None:
+    sent = await agent.send(other.subject, "ping")
+    message = await other.receive(20)
+    assert message.id == sent.message_id
+    await message.reply("pong")
+    await message.ack()
+    async with await agent.receive(20) as answer:
+        assert answer.payload == "pong"
+
+
+async def ends(agent: Agent) -> None:
+    with pytest.raises(SubjectTaken):
+        await agent.receive(20)
+
+
+async def test_one_key_is_rotated_and_another_unbound_while_agents_talk(tmp_path: Path) -> None:
+    """The old keys are rejected from then on, also after a crash; the other agents talk on."""
+    old = [Identity.new(name) for name in ("agent.rotated", "agent.unbound")]
+    others = [Identity.new(name) for name in ("agent.ann", "agent.bob")]
+    key_file = tmp_path / "rotated.key"
+    old[0].save(key_file)
+    with serving(tmp_path) as first:
+        url, user, operator = first.url, first.user(), first.operator()
+        async with connect(url, others[0]) as ann, connect(url, others[1]) as bob:
+            async with connect(url, old[0]) as rotated, connect(url, old[1]) as unbound:
+                await asyncio.gather(talk(rotated, ann), talk(unbound, bob))
+                await asyncio.to_thread(user, "keys", "rotate", "--key", str(key_file))
+                await asyncio.to_thread(operator, "keys", "unbind", "agent.unbound")
+                await asyncio.gather(ends(rotated), ends(unbound), talk(ann, bob))
+            new = Identity.load(key_file)
+            await are_kept_out(url, *old)
+            for subject in ("agent.rotated", "agent.unbound"):
+                assert (await ann.send(subject, "for the next key")).delivered_to == 1
+        assert first.end(signal.SIGKILL) == -signal.SIGKILL
+    with serving(tmp_path, "--port", url.rpartition(":")[2]):
+        await are_kept_out(url, *old)
+        for identity in (new, Identity.new("agent.unbound")):
+            async with connect(url, identity) as agent:
+                assert (await agent.receive(20)).payload == "for the next key"
+        await are_kept_out(url, *old)

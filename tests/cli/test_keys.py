@@ -121,4 +121,12 @@ def test_a_file_that_others_can_read_is_rejected_with_a_fix(
 
 def test_a_missing_file_is_one_sentence(waypost_keys: Keys, tmp_path: Path) -> None:
     result = waypost_keys("show", str(tmp_path / "none.key"), exits=1)
-    assert result.stderr == f"waypost: cannot read {tmp_path}/none.key: No such file or directory\n"
+    assert result.stderr == (
+        f"waypost: cannot read {tmp_path}/none.key: No such file or directory;"
+        " 'waypost keys new SUBJECT' creates keys\n"
+    )
+
+
+def test_keys_are_shown_by_the_name_of_their_agent(waypost_keys: Keys) -> None:
+    created = waypost_keys("new", "agent.web").stdout
+    assert waypost_keys("show", "agent.web").stdout == created

@@ -32,6 +32,21 @@ def test_the_greeting_has_the_url_and_the_next_steps(relay: ServeProcess) -> Non
     assert Path(relay.operator_token_file).stat().st_mode & 0o077 == 0
 
 
+def test_the_greeting_and_keys_relay_name_the_key_that_signs_the_journal(tmp_path: Path) -> None:
+    waypost = CommandLine(tmp_path / "data")
+    assert "'waypost serve' creates it" in waypost("keys", "relay", exits=1).stderr
+    with serving(tmp_path) as relay:
+        relay.user()("send", "agent.a", "1")
+        key = waypost("keys", "relay").stdout.strip()
+        assert f"\nPublic key {key} (signs the journal)\n" in relay.output
+        assert (relay.data / "relay-key").stat().st_mode & 0o077 == 0
+        assert relay.end(signal.SIGTERM) == 0
+    report = waypost.json("verify", "--public-key", key)
+    assert (report["ok"], report["checkpoints"], report["batches_after"]) == (True, 1, 0)
+    (relay.data / "relay-key").write_text("too short")
+    assert "delete it and restart" in waypost("keys", "relay", exits=1).stderr
+
+
 @pytest.mark.parametrize("options", [(), ("--no-anonymous",)])
 def test_the_commands_of_the_greeting_work(tmp_path: Path, options: tuple[str, ...]) -> None:
     waypost = tmp_path / "waypost"

@@ -1,6 +1,9 @@
 """`waypost verify` and `waypost rebuild` after all kinds of damage."""
 
+import re
 import sqlite3
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from tests.cli.directories import (
     segments,
     tree,
 )
+from tests.faults.journal_editor import batches, repaired
 from waypost import Relay
 
 
@@ -125,7 +129,9 @@ def test_damage_set_aside_before_is_only_noted(filled: CommandLine) -> None:
     findings(filled, "--repair", exits=1)
     delivered(filled)
     filled("dead-letters", "purge", "--yes")
-    assert {outcome for outcome, _ in findings(filled)} == {"noted"}
+    found = findings(filled)
+    assert {outcome for outcome, _ in found} == {"noted"}
+    assert [text for _, text in found if "the chain is broken" in text]
     assert "Everything is in order." in filled("verify").stdout
 
 
@@ -301,3 +307,75 @@ def test_rebuilding_from_a_journal_with_losses_warns(waypost: CommandLine) -> No
     result = waypost("rebuild")
     assert "7 messages" in result.stdout
     assert "the journal has lost events" in result.stderr
+
+
+def change_a_payload(path: Path) -> None:
+    content = path.read_bytes()
+    for batch in batches(path):
+        if b'"number":3' in batch:
+            changed = repaired(batch.replace(b'"number":3', b'"number":4444'))
+            path.write_bytes(content.replace(batch, changed))
+
+
+def exchange_two_batches(path: Path) -> None:
+    *first, a, b, last = batches(path)
+    path.write_bytes(b"".join([*first, b, a, last]))
+
+
+def repeat_a_batch(path: Path) -> None:
+    first, *rest = batches(path)
+    path.write_bytes(b"".join([first, first, *rest]))
+
+
+def remove_a_batch(path: Path) -> None:
+    first, _, *rest = batches(path)
+    path.write_bytes(b"".join([first, *rest]))
+
+
+def forget_a_link(path: Path) -> None:
+    first, second, *rest = batches(path)
+    at = second.index(b',"prev"')
+    path.write_bytes(b"".join([first, second[:at] + b"}\n", *rest]))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [change_a_payload, exchange_two_batches, repeat_a_batch, remove_a_batch, forget_a_link],
+)
+def test_an_edited_segment_with_valid_checksums_breaks_the_chain(
+    filled: CommandLine, edit: Callable[[Path], None]
+) -> None:
+    edit(segments(filled.data)[0])
+    found = findings(filled, exits=1)
+    assert [text for outcome, text in found if outcome == "lost" and "chain is broken" in text]
+
+
+def test_a_changed_large_payload_with_a_valid_checksum_is_reported(waypost: CommandLine) -> None:
+    fill(waypost.data, storage="journal")
+    bodies, lines = body_file(waypost.data), segments(waypost.data)
+    change_byte(bodies, 10)
+    for path in lines:
+        for batch in batches(path):
+            if b'"body":[' in batch:
+                crc = str(zlib.crc32(bodies.read_bytes())).encode()
+                changed = re.sub(rb'("body":\[0,\d+,)\d+', rb"\g<1>" + crc, batch)
+                path.write_bytes(path.read_bytes().replace(batch, repaired(changed)))
+    found = [text for outcome, text in findings(waypost, exits=1) if outcome == "lost"]
+    assert [text for text in found if text.endswith("a large payload was changed")]
+    assert [text for text in found if "chain is broken" in text]
+
+
+def test_batches_of_an_older_version_are_not_chained_and_in_order(filled: CommandLine) -> None:
+    assert filled.json("verify")["chained_from"] == 1
+    for path in segments(filled.data):
+        path.write_bytes(re.sub(rb',"(prev|bodies)":("\w+"|\[.*?\])', b"", path.read_bytes()))
+    (filled.data / "index.db").unlink()
+    filled("rebuild")
+    report = filled.json("verify")
+    assert (report["chained_from"], report["findings"]) == (0, [])
+    assert "names the one before it" not in filled("verify").stdout
+    events = report["events"]
+    filled("inbox", "agent.a", "--ack")
+    assert filled.json("verify")["chained_from"] == events + 1
+    first_chained = f"every batch from event {events + 1} on names the one before it"
+    assert first_chained in filled("verify").stdout

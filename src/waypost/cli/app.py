@@ -13,6 +13,7 @@ import typer
 from waypost.cli.commands import (
     agents,
     breakers,
+    cluster,
     config,
     context,
     dead_letters,
@@ -89,12 +90,9 @@ app = CommandGroup(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        from waypost.version import installed_version
 
-        try:
-            typer.echo(version("waypost"))
-        except PackageNotFoundError:
-            typer.echo("not installed as a package")
+        typer.echo(installed_version())
         raise typer.Exit
 
 
@@ -133,6 +131,7 @@ app.command(rich_help_panel="The relay")(live.ping)
 app.add_typer(context.commands, name="context", rich_help_panel="The relay")
 app.add_typer(agents.commands, name="agents", rich_help_panel="The relay")
 app.add_typer(breakers.commands, name="breakers", rich_help_panel="The relay")
+app.add_typer(cluster.commands, name="cluster", rich_help_panel="The relay")
 app.add_typer(config.commands, name="config", rich_help_panel="The relay")
 app.add_typer(rules.commands, name="rules", rich_help_panel="The relay")
 app.add_typer(pipeline.commands, name="pipeline", rich_help_panel="History")

@@ -238,6 +238,8 @@ def advice(reason: Reason, retry_after_ms: int) -> str:
             return "access rules forbid it: see 'waypost rules list' (access-rules.json)"
         case Reason.MAILBOX_UNAVAILABLE:
             return "check the relay's disk (inodes, space, permissions), then send again"
+        case Reason.PARTITION_UNAVAILABLE:
+            return "the recipient's relay is not available: it may arrive later; use the same id"
         case _:
             assert_never(reason)
 

@@ -14,6 +14,9 @@ import shlex
 import signal
 import socket
 import ssl
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -40,6 +43,7 @@ _BIND_ERRORS = {
 }
 
 _PEM_MAX_BYTES = 1024 * 1024
+_COMMAND_LINE = (sys.executable, "-P", "-m", "waypost")
 
 _STOP_HINT = "Stop with Ctrl-C; nothing is lost."
 
@@ -55,6 +59,8 @@ class ServeCommand(msgspec.Struct, frozen=True, kw_only=True):
     listen: Listen
     options: ServeOptions
     storage: str | None = None
+    cluster: tuple[str, str, str] | None = None
+    """For a node of a cluster: the cluster's address, the node's name, and its URL."""
     log_format: str = "auto"
 
 
@@ -70,45 +76,73 @@ def run(command: ServeCommand) -> None:
         )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_serve(command))
+            runner.run(_serve_node(command) if command.cluster else _serve(command))
         except asyncio.CancelledError:
             pass  # a signal before the relay was ready
     log.info("stopped")
 
 
-async def _serve(command: ServeCommand) -> None:
-    ready = False
-    is_new = not DataDir(command.data_dir).journal.is_dir()
-    task = asyncio.current_task()
-    assert task is not None
+class _Start:
+    """The start of a server: a signal cancels it; afterwards the server handles signals itself."""
 
-    def stop() -> None:
-        """Cancel the start; a ready server handles signals itself."""
-        if not ready:
-            task.cancel()
+    def __init__(self, command: ServeCommand) -> None:
+        self._command = command
+        self._is_new = not (command.data_dir / "operator-token").exists()
+        self._task = asyncio.current_task()
+        self._is_ready = False
+        for one in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(one, self._stop)
 
-    def on_ready(url: str) -> None:
-        nonlocal ready
-        ready = True
-        log.info("ready", extra={"url": url, "data_dir": str(command.data_dir)})
+    def _stop(self) -> None:
+        if not self._is_ready and self._task is not None:
+            self._task.cancel()
+
+    def on_ready(self, url: str, public_key: str = "") -> None:
+        """Greet, once requests are accepted."""
+        self._is_ready = True
+        data_dir = self._command.data_dir
+        log.info("ready", extra={"url": url, "data_dir": str(data_dir)})
         try:
-            typer.echo(welcome(url, command) if is_new else greeting(url, command.data_dir))
+            text = greeting(url, data_dir)
+            typer.echo(welcome(url, self._command, public_key) if self._is_new else text)
         except OSError:
             pass  # stdout is closed; serve nevertheless
 
-    for one in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(one, stop)
-    settings = _settings(command)
-    async with open_context(command.data_dir, command.options, settings=settings) as context:
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Turn an error of listening into one that says what to do."""
         try:
-            await serve(context, command.listen, on_ready)
+            yield
         except OSError as problem:
-            if ready:
+            if self._is_ready:
                 raise
-            raise _cannot_listen(command.listen, problem) from None
+            raise _cannot_listen(self._command.listen, problem) from None
 
 
-def welcome(url: str, command: ServeCommand) -> str:
+async def _serve(command: ServeCommand) -> None:
+    start, settings = _Start(command), _settings(command)
+    options = msgspec.structs.replace(command.options, pipeline_command=_COMMAND_LINE)
+    async with open_context(command.data_dir, options, settings=settings) as context:
+        with start.listening():
+            await serve(
+                context, command.listen, lambda url: start.on_ready(url, context.public_key)
+            )
+
+
+async def _serve_node(command: ServeCommand) -> None:
+    from waypost.cluster.serving import node_options, serve_node
+
+    start = _Start(command)
+    assert command.cluster is not None
+    cluster, name, address = command.cluster
+    options = node_options(
+        cluster, name, address, command.data_dir, command.options, command.listen
+    )
+    with start.listening():
+        await serve_node(options, command.listen, start.on_ready)
+
+
+def welcome(url: str, command: ServeCommand, public_key: str) -> str:
     """Return the greeting of a new relay, with commands to copy."""
     token = shlex.quote(str(command.data_dir.resolve() / "operator-token"))
     payload = """'{"text": "hi"}'"""
@@ -118,6 +152,7 @@ def welcome(url: str, command: ServeCommand) -> str:
     return f"""\
 {greeting(url, command.data_dir, hint="")}
 Operator   {token}
+Public key {public_key} (signs the journal)
 
 Try it in another terminal:
   export WAYPOST_URL={url}

@@ -36,10 +36,10 @@ def add(
       waypost context add home http://127.0.0.1:7171 --key ~/.config/waypost/agent.web.key
     """
     from waypost.cli.contexts import RelayContext, check_name, read_contexts, write_contexts
-    from waypost.client.address import parse_address
+    from waypost.client.address import parse_addresses
 
     check_name(name)
-    parse_address(url)
+    parse_addresses(url)
     known = read_contexts()
     known.contexts[name] = RelayContext(
         url=url,

@@ -81,17 +81,19 @@ def hook(
     from waypost.cli.remote.credentials import Credentials
     from waypost.cli.remote.hook import HookMemory, peek
     from waypost.cli.rendering import console, hooks
+    from waypost.client.address import parse_address
 
     try:
         host = None if settings is None else hooks.host_named(settings)
         identity = Credentials(choice).require_identity(subject)
+        url = choice.url or DEFAULT_URL
+        parse_address(url)
         if host is not None:
             console.print_json(hooks.hook_settings(host, _arguments(choice, subject)))
             return
     except WaypostError as problem:
         console.note(str(problem))
         raise typer.Exit(1) from None
-    url = choice.url or DEFAULT_URL
     look = partial(peek, url, identity, PEEK_LIMIT, hooks.TEXT_MAX_CHARS)
     found = _within(timeout, lambda: _unshown(HookMemory(subject), subject, look))
     if isinstance(found, _Found):

@@ -7,7 +7,13 @@ import typer
 
 from waypost.cli.commands.names import unbind
 from waypost.cli.help import CommandGroup
-from waypost.cli.options import JsonOption, RelayChoice, require_modules, with_agent_options
+from waypost.cli.options import (
+    JsonOption,
+    RelayChoice,
+    require_modules,
+    with_agent_options,
+    with_data_dir_options,
+)
 from waypost.wire.printable import printable
 
 if TYPE_CHECKING:
@@ -60,7 +66,9 @@ def show(
     file: Annotated[
         Path,
         typer.Argument(
-            envvar="WAYPOST_KEY", help="A file created by 'keys new'.", show_default=False
+            envvar="WAYPOST_KEY",
+            help="A file created by 'keys new', or the agent whose keys it saved.",
+            show_default=False,
         ),
     ],
     json: JsonOption = False,
@@ -72,12 +80,16 @@ def show(
 
     \b
     Examples:
-      waypost keys show ~/.config/waypost/agent.web.key
+      waypost keys show agent.web
       waypost keys show ./web.key --json
     """
     _require_cryptography()
+    from waypost.cli.remote.credentials import default_key_file
     from waypost.client.identity import Identity
 
+    saved = default_key_file(file.name)
+    if not file.exists() and file.parent == Path() and saved.exists():
+        file = saved
     _show(Identity.load(file), file, json)
 
 
@@ -115,6 +127,30 @@ def rotate(
     _show(identity, identity.file, json)
     if not json:
         typer.echo(f"  old keys     {printable(str(kept))}; the relay rejects them")
+
+
+@commands.command()
+@with_data_dir_options
+def relay(choice: RelayChoice, json: JsonOption = False) -> None:
+    """Show the public key with which a served relay signs its journal.
+
+    Keep a copy out of reach of those who can change the journal: 'waypost verify
+    --public-key KEY' then shows that a journal is unchanged.
+
+    \b
+    Examples:
+      waypost keys relay --data-dir ./waypost-data
+      waypost keys relay > relay.pub
+    """
+    _require_cryptography()
+    from waypost.cli.rendering import console
+    from waypost.server.identity.relay_key import RelayKey
+
+    public_key = RelayKey.load(choice.data_dir).public_key
+    if json:
+        console.print_json({"public_key": public_key})
+    else:
+        typer.echo(public_key)
 
 
 commands.command()(unbind)  # the same as `names unbind`: who has lost a key looks here

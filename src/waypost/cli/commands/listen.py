@@ -177,12 +177,15 @@ def _arguments(command: str) -> list[str]:
     try:
         arguments = shlex.split(command)
     except ValueError as problem:
-        raise InvalidInput(f"--exec {command!r:.200}: {problem}") from None
+        raise InvalidInput(
+            f"--exec {command!r:.200}: {problem}; quote its arguments as for a shell"
+        ) from None
     if not arguments:
         raise InvalidInput("--exec needs a command, for example --exec './handle.py --fast'")
     if shutil.which(arguments[0]) is None:
         raise InvalidInput(
-            f"--exec {arguments[0]}: no such command; give its path, or sh -c '...' for a shell"
+            f"--exec {arguments[0]}: no such command, or it is not executable; give its path, or"
+            " sh -c '...' for a shell"
         )
     return arguments
 

@@ -1,5 +1,7 @@
 """`endpoints`, `stats`, `verify` and `rebuild`: inspect a relay, check and repair its files."""
 
+from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -7,9 +9,56 @@ import typer
 from waypost.cli.options import (
     JsonOption,
     RelayChoice,
+    parse_instant,
+    require_modules,
     with_data_dir_options,
     with_relay_options,
 )
+from waypost.files import read_file
+from waypost.policy.errors import InvalidInput
+
+_KEY_FILE_MAX_BYTES = 1024
+
+ArchiveArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[DIR]",
+        help="With --public-key: a copy of a journal; else the data directory.",
+        show_default=False,
+    ),
+]
+RepairOption = Annotated[
+    bool, typer.Option("--repair/--no-repair", help="Repair what can be repaired.")
+]
+PublicKeyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--public-key",
+        metavar="KEY|FILE",
+        help="Check the chain and signatures of this relay; repeatable.",
+        show_default=False,
+    ),
+]
+SinceOption = Annotated[
+    datetime | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        parser=parse_instant,
+        help="With --public-key: what the journal has to hold from this time on.",
+        show_default=False,
+    ),
+]
+UntilOption = Annotated[
+    datetime | None,
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        parser=parse_instant,
+        help="With --public-key: the last signature must not be earlier.",
+        show_default=False,
+    ),
+]
 
 
 @with_relay_options
@@ -60,11 +109,14 @@ def stats(choice: RelayChoice, json: JsonOption = False) -> None:
 
 
 @with_data_dir_options
-def verify(
+def verify(  # noqa: PLR0913 - one parameter per option
     choice: RelayChoice,
-    repair: Annotated[
-        bool, typer.Option("--repair/--no-repair", help="Repair what can be repaired.")
-    ] = False,
+    archive: ArchiveArgument = None,
+    *,
+    repair: RepairOption = False,
+    public_key: PublicKeyOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     json: JsonOption = False,
 ) -> None:
     """Check journal, index and mailboxes against each other.
@@ -75,16 +127,29 @@ def verify(
     restored. Exits with 0 if everything is in order or repaired, else with 1.
     Works on files, not on a URL.
 
+    With --public-key, the journal alone is checked: that it is whole and
+    unchanged since --since, and signed by that relay, the last time at or after
+    --until. 'waypost serve' prints the key. Segments without index and mailboxes
+    are enough.
+
     \b
     Examples:
       waypost verify
       waypost verify --repair --data-dir ./waypost-data
+      waypost verify --public-key KEY --since 2026-11-01 ./archive
     """
     import msgspec
 
     from waypost.cli.backend import open_local
     from waypost.cli.rendering import console, maintenance
 
+    if public_key:
+        if repair:
+            raise InvalidInput("--repair changes a journal: give it without --public-key")
+        _verify_archive(archive or choice.data_dir, public_key, (since, until), json)
+        return
+    if archive is not None or since is not None or until is not None:
+        raise InvalidInput("give the relay's --public-key, too: 'waypost serve' prints it")
     with maintenance.segments_bar() as on_segment:
         report = open_local(choice).verify(repair=repair, on_segment=on_segment)
     if json:
@@ -93,6 +158,46 @@ def verify(
         maintenance.show_report(report)
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _verify_archive(
+    directory: Path,
+    keys: list[str],
+    period: tuple[datetime | None, datetime | None],
+    json: bool,
+) -> None:
+    """Print whether a journal is whole, unchanged and signed; exit with 1 if it is not."""
+    require_modules("verify --public-key", ("cryptography",), "client")
+    import msgspec
+
+    from waypost.cli.rendering import archive, console, maintenance
+    from waypost.relay.verify.archive import ArchivePeriod, verify_archive
+    from waypost.server.identity.challenges import is_signed_by
+
+    with maintenance.segments_bar() as on_segment:
+        report = verify_archive(
+            directory,
+            [_public_key(one) for one in keys],
+            is_signed_by,
+            ArchivePeriod(*(0 if at is None else int(at.timestamp() * 1_000_000) for at in period)),
+            on_segment,
+        )
+    if json:
+        console.print_json({"ok": report.ok, **msgspec.structs.asdict(report)})
+    else:
+        archive.show_archive(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _public_key(given: str) -> str:
+    """Return a key, or the content of the file with that name."""
+    try:
+        return read_file(given, _KEY_FILE_MAX_BYTES).decode(errors="replace").strip()
+    except FileNotFoundError:
+        return given
+    except OSError as problem:
+        raise InvalidInput(f"cannot read {given}: {problem.strerror}") from None
 
 
 @with_data_dir_options

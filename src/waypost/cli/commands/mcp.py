@@ -1,5 +1,6 @@
 """`mcp`: an MCP server that gives a model a mailbox, and the tools to use it."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,6 +99,15 @@ Channel = Annotated[
 ]
 
 
+Events = Annotated[
+    bool,
+    typer.Option(
+        "--events",
+        help="Offer the events extension of MCP, a draft, to hosts that know it.",
+    ),
+]
+
+
 HELP = """\
 Run an MCP server that acts as an agent, for an assistant or an editor.
 
@@ -143,6 +153,7 @@ def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     operator_token_file: OperatorTokenFile = None,
     shared: Shared = False,
     channel: Channel = False,
+    events: Events = False,
     new: New = False,
     description: Description = None,
     skill: Skills = None,
@@ -150,6 +161,10 @@ def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Run an MCP server that acts as an agent, for an assistant or an editor."""
     require_modules("'waypost mcp'", _NEEDED, "mcp")
     _check_channel(channel, shared=shared, http=http is not None)
+    if events and shared:
+        raise InvalidInput(
+            "--events announces messages that this window has: use it without --shared"
+        )
     url, card = choice.url or DEFAULT_URL, _card(description, skill)
     if new:
         identity, lock = _new_identity(choice, url, subject, shared)
@@ -167,7 +182,8 @@ def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     connection = McpConnection(
         url, identity, operator_token=token, guard=guard, shared=shared, card=card
     )
-    run(connection, address, lambda url: _note(identity.subject, url), channel=channel)
+    note = partial(_note, identity.subject)
+    run(connection, address, note, channel=channel, events=events)
 
 
 def _check_channel(channel: bool, **given: bool) -> None:

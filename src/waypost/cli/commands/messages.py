@@ -117,7 +117,7 @@ def send(  # noqa: PLR0913 - each is part of one message
 
     The payload is JSON; other text is sent as a JSON string. Text that begins
     with '{', '[' or '"' must be JSON, unless --text is given; so must text that
-    begins with '@' or is '-'. Exits with 0 if a mailbox accepted it, with 3 if it
+    begins with '@' or is '-'. Exits with 0 if a mailbox stores it, with 3 if it
     was rejected or no endpoint matched. No relay may run on the data directory.
 
     With --url, --sender SUBJECT uses the keys that 'waypost keys new' saved,
@@ -279,8 +279,7 @@ def request(  # noqa: PLR0913 - one parameter per option
     from waypost.cli.backend import open_remote
     from waypost.cli.remote.agent import RequestOptions
     from waypost.cli.remote.agent import request as run
-    from waypost.cli.rendering.messages import note_confirmation
-    from waypost.cli.rendering.requests import RequestOutcomes
+    from waypost.cli.rendering.messages import RequestOutcomes, note_confirmation
     from waypost.wire.outgoing import OutgoingMessage
 
     relay = open_remote(choice)

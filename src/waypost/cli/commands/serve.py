@@ -2,13 +2,16 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waypost.cli.options import DEFAULT_DATA_DIR, require_modules
 from waypost.policy.bounds import connections_max
 from waypost.policy.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from waypost.server.server import Listen
 
 _NEEDED = (
     "uvicorn",
@@ -151,6 +154,28 @@ Lake = Annotated[
         show_default="DATA_DIR/lake",
     ),
 ]
+ClusterChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="CLUSTER",
+        envvar="WAYPOST_CLUSTER",
+        help="Run a node of a cluster: nats://HOST:4222,HOST:4222/NAME.",
+        show_default="none: one relay on this machine",
+    ),
+]
+NodeName = Annotated[
+    str | None,
+    typer.Option("--node", metavar="NAME", help="With --cluster: the name of this node."),
+]
+Advertise = Annotated[
+    str | None,
+    typer.Option(
+        "--advertise",
+        metavar="URL",
+        help="With --cluster: where agents and other nodes reach this node.",
+    ),
+]
 LogFormatChoice = Annotated[
     LogFormat, typer.Option("--log-format", help="auto: text on a terminal, JSON elsewhere.")
 ]
@@ -198,26 +223,20 @@ def serve(  # noqa: PLR0913 - one parameter per option
     batch: Batch = 50,
     max_connections: MaxConnections = connections_max,
     lake: Lake = None,
+    cluster: ClusterChoice = None,
+    node: NodeName = None,
+    advertise: Advertise = None,
     log_format: LogFormatChoice = LogFormat.AUTO,
 ) -> None:
     """Run a relay until Ctrl-C or SIGTERM."""
     require_modules("'waypost serve'", _NEEDED, "server")
     from waypost.cli.server_process import ServeCommand, run
     from waypost.server.context import ServeOptions
-    from waypost.server.server import Listen
 
-    _require_both(tls_cert, tls_key)
     run(
         ServeCommand(
             data_dir=data_dir,
-            listen=Listen(
-                host=host,
-                port=port,
-                certificate=tls_cert,
-                key=tls_key,
-                origins=_split(origin),
-                trusted_proxies=_split(trusted_proxy),
-            ),
+            listen=_listen(host, port, (tls_cert, tls_key), origin, trusted_proxy),
             options=ServeOptions(
                 anonymous=anonymous,
                 show_pressure=show_pressure,
@@ -228,14 +247,46 @@ def serve(  # noqa: PLR0913 - one parameter per option
                 lake=lake,
             ),
             storage=storage,
+            cluster=_node(cluster, node, advertise),
             log_format=log_format,
         )
     )
 
 
-def _require_both(tls_cert: Path | None, tls_key: Path | None) -> None:
-    if (tls_cert is None) != (tls_key is None):
+def _listen(
+    host: str,
+    port: int,
+    tls: tuple[Path | None, Path | None],
+    origins: list[str] | None,
+    proxies: list[str] | None,
+) -> "Listen":
+    from waypost.server.server import Listen
+
+    certificate, key = tls
+    if (certificate is None) != (key is None):
         raise InvalidInput("give both --tls-cert and --tls-key, or neither")
+    return Listen(
+        host=host,
+        port=port,
+        certificate=certificate,
+        key=key,
+        origins=_split(origins),
+        trusted_proxies=_split(proxies),
+    )
+
+
+def _node(
+    cluster: str | None, node: str | None, advertise: str | None
+) -> tuple[str, str, str] | None:
+    """Return the cluster, the name of the node and its URL; None for a single relay."""
+    if cluster is None:
+        if node is not None or advertise is not None:
+            raise InvalidInput("--node and --advertise go with --cluster")
+        return None
+    if node is None or advertise is None:
+        raise InvalidInput("--cluster needs --node NAME and --advertise URL")
+    require_modules("'waypost serve --cluster'", ("nats",), "server,cluster")
+    return cluster, node, advertise
 
 
 def _split(values: list[str] | None) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from waypost.cli.results import (
     access_denied,
     send_report,
 )
-from waypost.client.address import parse_address
 from waypost.client.aio import Agent
 from waypost.client.errors import (
     AlreadyConnected,
@@ -36,6 +35,7 @@ from waypost.client.http import HttpClient, RemoteError, tls_context
 from waypost.client.identity import Identity
 from waypost.client.message import Message
 from waypost.client.options import ClientOptions
+from waypost.client.route import Route
 from waypost.policy.bounds import wait_max_s
 from waypost.policy.errors import AccessDenied
 from waypost.policy.guard import MessagingGuardConfig
@@ -217,7 +217,7 @@ async def connected(
         await asyncio.to_thread(api.log_in, identity)
     # What is pulled is only shown.
     options = msgspec.structs.replace(options, release_unacked=True, tls=tls_context(url))
-    agent = Agent(parse_address(url), identity, options)
+    agent = Agent(Route.parse(url), identity, options)
     confirming: asyncio.Task[None] | None = None
     if on_confirmation is not None:  # before the first one can arrive
         confirming = asyncio.create_task(_pass_on(agent.confirmations(), on_confirmation))

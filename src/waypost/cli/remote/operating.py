@@ -6,9 +6,10 @@ import time
 import msgspec
 
 from waypost.cli.remote.credentials import keys_missing
+from waypost.cli.remote.operator_token import CredentialMissing
 from waypost.cli.remote.relay import RemoteRelay
 from waypost.cli.results import PingResult
-from waypost.client.http import NO_TOKEN, HttpClient, path_segment
+from waypost.client.http import NO_TOKEN, HttpClient, Token, path_segment
 from waypost.client.webhooks import OwnWebhook
 from waypost.policy.subjects import validate_subject
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerList, BreakerReset
@@ -63,7 +64,7 @@ class RemoteAgents(RemoteRelay):
 
     def find_agents(self, skill: str | None, sender: str | None) -> list[AgentInfo]:
         """Return the agents that `sender`, or else the operator, sees in the directory."""
-        token = self._agent_or_operator(sender)
+        token = self._viewer(sender)
         found: list[AgentInfo] = []
         after: str | None = None
         while True:
@@ -82,9 +83,20 @@ class RemoteAgents(RemoteRelay):
 
     def agent(self, subject: str, sender: str | None) -> AgentInfo:
         """Return one of them. Raise an error if there is no such agent."""
-        token = self._agent_or_operator(sender)
+        token = self._viewer(sender)
         path = f"/v1/agents/{path_segment(validate_subject(subject))}"
         return self.api.get(path, AgentInfo, token=token)
+
+    def _viewer(self, sender: str | None) -> Token:
+        """Return the token of the agent that looks into the directory, else the operator's."""
+        has_keys = sender is not None or self.credentials.identity(None) is not None
+        if not has_keys and self._operator_if_given() is NO_TOKEN:
+            raise CredentialMissing(
+                "agents see the directory, and so does the operator: look as an agent with"
+                " --sender SUBJECT or --key FILE, or give the operator's token with"
+                " --operator-token-file FILE"
+            )
+        return self._agent_or_operator(sender)
 
     def disconnect(self, subject: str) -> CountResponse:
         """End the connection of an agent. Raise an error if it is not connected."""

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from waypost.cli.options import DEFAULT_URL, RelayChoice
 from waypost.cli.remote.credentials import Credentials, default_key_file, keys_missing
+from waypost.cli.remote.operator_token import CredentialMissing
 from waypost.client.http import HttpClient, RemoteError
 from waypost.client.identity import Identity
 from waypost.policy.errors import WaypostError
@@ -117,6 +118,11 @@ def rotate_keys(choice: RelayChoice, subject: str | None) -> tuple[Identity, Pat
 
     Raises `CredentialMissing`, `KeyFileError`, `RemoteError` or `InvalidInput`.
     """
+    if subject is None and choice.key is None:
+        raise CredentialMissing(
+            "whose keys? Name the agent, as in 'waypost keys rotate agent.web', or the file of its"
+            " keys with --key"
+        )
     old = Credentials(choice).identity(subject)
     if old is None or old.file is None:
         raise keys_missing(subject)

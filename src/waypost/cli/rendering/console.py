@@ -113,6 +113,14 @@ def duration(length: timedelta) -> str:
     return f"{hours:,} h {minutes} min"
 
 
+_EVENT_LABELS = {"accepted": "stored", "acked": "acknowledged"}
+
+
+def event_label(kind: str) -> str:
+    """Return the word for people of an event or outcome; the journal has its own for two."""
+    return _EVENT_LABELS.get(kind, kind)
+
+
 def plural(count: int, one: str, many: str = "") -> str:
     """Format a count with its noun: `3 messages`, `1 message`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

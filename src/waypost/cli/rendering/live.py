@@ -8,7 +8,14 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from waypost.cli.rendering.console import at, duration, plural, print_json_line, table
+from waypost.cli.rendering.console import (
+    at,
+    duration,
+    event_label,
+    plural,
+    print_json_line,
+    table,
+)
 from waypost.cli.rendering.findings import findings_text
 from waypost.cli.results import PingResult, StatsResult
 from waypost.wire.envelopes import instant
@@ -62,7 +69,7 @@ def event_line(event: AnyEvent) -> str:
     fields = _fields(event)
     kind = str(type(event).__struct_config__.tag)
     ids = fields.get("ids") or [fields.get("id", "")]
-    about = [f"{at(instant(event.at_us))}  {kind:<9}"]
+    about = [f"{at(instant(event.at_us))}  {event_label(kind):<12}"]
     sender, endpoint = fields.get("sender", ""), fields.get("endpoint") or fields.get("subject", "")
     about.append(f"{sender} → {endpoint}" if sender and endpoint else sender or endpoint)
     about.append(ids[0] if len(ids) == 1 else plural(len(ids), "message"))

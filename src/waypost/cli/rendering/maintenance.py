@@ -9,7 +9,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from waypost.cli.rendering.console import ROWS_MAX, ago, at, console, plural, styled, table
+from waypost.cli.rendering.console import (
+    ROWS_MAX,
+    ago,
+    at,
+    console,
+    event_label,
+    plural,
+    styled,
+    table,
+)
 from waypost.cli.rendering.findings import findings_text
 from waypost.cli.results import EndpointStatus, StatsResult
 from waypost.policy.breakers import CLOSED
@@ -18,6 +27,7 @@ from waypost.relay.verify.findings import Finding, Outcome, VerifyReport
 from waypost.relay.verify.salvage import SalvageReport
 from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.cards import AgentInfo
+from waypost.wire.cluster_bodies import ClusterStatus, PartitionStatus
 from waypost.wire.envelopes import instant
 from waypost.wire.printable import printable
 from waypost.wire.stats_bodies import AgentConnection
@@ -163,6 +173,8 @@ def show_report(report: VerifyReport) -> None:
         f"read {plural(report.segments, 'segment')} with {plural(report.events, 'event')},"
         f" {plural(report.messages, 'message')} in mailboxes"
     )
+    if report.chained_from:
+        out.print(f"every batch from event {report.chained_from:,} on names the one before it")
     if report.in_use_by:
         out.print(f"in use by process {report.in_use_by}: its work in progress was not checked")
     if report.findings:
@@ -222,7 +234,7 @@ def show_salvage(report: SalvageReport) -> None:
 def _show_counts(title: str, counts: dict[str, int]) -> None:
     if counts:
         largest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        text = ", ".join(f"{printable(name)} {count:,}" for name, count in largest)
+        text = ", ".join(f"{printable(event_label(name))} {count:,}" for name, count in largest)
         console().print(Padding(f"{title}: {text}", (0, 0, 0, 2), expand=False))
 
 
@@ -311,3 +323,39 @@ def _presence(agent: AgentInfo) -> str:
     if agent.connected:
         return "connected"
     return "" if agent.last_seen is None else f"seen {ago(agent.last_seen)}"
+
+
+def print_cluster(status: ClusterStatus) -> None:
+    """Print nodes and partitions, and what needs attention."""
+    screen = console()
+    nodes = table("Node", "Address", "Partitions", numbers=("Partitions",))
+    for node in status.nodes:
+        nodes.add_row(printable(node.name), printable(node.address), f"{node.owned:,}")
+    screen.print(nodes)
+    rows = table(
+        "Partition", "Owner", "Epoch", "Log position", "MiB", "State",
+        numbers=("Partition", "Epoch", "Log position", "MiB"),
+    )  # fmt: skip
+    for one in status.partitions:
+        counts = (f"{one.epoch:,}", f"{one.position:,}", f"{one.stored_bytes / 2**20:,.1f}")
+        rows.add_row(str(one.number), printable(one.owner or "–"), *counts, state_of(one))
+    screen.print(rows)
+    troubled = sum(state_of(one) != "serving" for one in status.partitions)
+    screen.print(
+        f"{plural(troubled, 'partition needs', 'partitions need')} attention."
+        if troubled
+        else f"All {plural(len(status.partitions), 'partition')} served."
+    )
+
+
+def state_of(partition: PartitionStatus) -> str:
+    """Return in a few words how a partition is."""
+    if partition.problem:
+        return printable(partition.problem)
+    if not partition.owner:
+        return "no owner: start a node, or wait some seconds for a take-over"
+    if not partition.is_alive:
+        return f"{printable(partition.owner)} is gone: a node takes over within seconds"
+    if partition.replicas_behind:
+        return f"{partition.replicas_behind} of {partition.replicas} copies are behind"
+    return "serving"

@@ -1,4 +1,4 @@
-"""Messages as text: send results, inboxes, received messages, histories and dead letters."""
+"""Messages as text: send results, requests, inboxes, received messages, histories, dead letters."""
 
 import time
 from collections.abc import Iterator
@@ -15,12 +15,16 @@ from waypost.cli.rendering.console import (
     at,
     console,
     duration,
+    event_label,
     note,
     plural,
+    print_json,
+    print_json_line,
     styled,
     table,
 )
 from waypost.cli.results import CommandRun, Confirmation, InboxContents, ReceivedMessage, SendReport
+from waypost.client.errors import RequestBlocked, RequestFailed, RequestTimedOut
 from waypost.policy.budgets import BudgetCut
 from waypost.policy.reasons import Reason
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
@@ -200,7 +204,9 @@ def show_thread(found: Thread) -> None:
         way = "answers" if one.answer else "to"
         line = Text.assemble(styled(one.sender, "cyan"), f" {way} ", styled(one.endpoint, "cyan"))
         reason = f": {printable(one.reason)}" if one.reason else ""
-        outcome = styled(f"{one.outcome}{reason}, {plural(one.calls_left, 'call')} left", "")
+        outcome = styled(
+            f"{event_label(one.outcome)}{reason}, {plural(one.calls_left, 'call')} left", ""
+        )
         rows.add_row(f"+{since}", styled(one.id, "bold"), line, outcome)
     out.print(Padding(rows, (1, 0), expand=False))
     more = " and more: only the first are shown" if found.more else ""
@@ -320,9 +326,48 @@ def _status(last: HistoryEntry) -> str:
 
 
 def _kind(step: HistoryEntry) -> Text:
-    return styled(step.kind, _STYLE.get(step.kind, "cyan"))
+    return styled(event_label(step.kind), _STYLE.get(step.kind, "cyan"))
 
 
 def _text(step: HistoryEntry) -> Text:
     rejected = step.kind == "check" and " passed:" not in step.text
     return styled(step.text, "red" if rejected else "dim" if step.kind == "check" else "")
+
+
+class RequestOutcomes:
+    """Prints each outcome of `total` requests, and counts them by kind."""
+
+    def __init__(self, total: int, *, json: bool) -> None:
+        self.failed = 0
+        self.rejected = 0
+        self._answered = 0
+        self._blocked = 0
+        self._total = total
+        self._json = json
+
+    def add(
+        self,
+        outcome: ReceivedMessage | SendReport | RequestBlocked | RequestFailed | RequestTimedOut,
+    ) -> None:
+        """Print and count one outcome."""
+        if isinstance(outcome, RequestBlocked | RequestFailed | RequestTimedOut):
+            self.failed += 1
+            self._blocked += isinstance(outcome, RequestBlocked)
+            note(str(outcome))
+            return
+        if isinstance(outcome, SendReport):
+            self.rejected += 1
+        else:
+            self._answered += 1
+        if self._json:
+            (print_json if self._total == 1 else print_json_line)(outcome)
+        elif isinstance(outcome, SendReport):
+            show_send_report(outcome)
+        else:
+            show_reply(outcome)
+
+    def show_summary(self) -> None:
+        """Note how many of several requests were answered, unless all were."""
+        if self._total > 1 and self._answered < self._total:
+            blocked = f", {self._blocked} blocked by the guard" if self._blocked else ""
+            note(f"{self._answered} of {plural(self._total, 'request')} answered{blocked}")

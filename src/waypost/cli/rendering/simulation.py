@@ -58,7 +58,7 @@ def show_summary(summary: Summary) -> None:
 def show_parallel(summary: ParallelSummary) -> None:
     """Print the messages of each relay, and the total duration."""
     out = console()
-    rows = table("relay", "seed", "messages", "accepted", numbers=("seed", "messages", "accepted"))
+    rows = table("relay", "seed", "messages", "stored", numbers=("seed", "messages", "stored"))
     for one in summary.relays:
         rows.add_row(one.data_dir, str(one.seed), f"{one.messages:,}", f"{one.accepted:,}")
     out.print(rows)
@@ -88,7 +88,7 @@ def show_synthesized(summary: Summary, added: "SynthesisSummary", lake: str) -> 
 
 def _outcomes(summary: Summary) -> Table:
     rows = table("outcome", "count", numbers=("count",))
-    rows.add_row("accepted", f"{summary.accepted:,}")
+    rows.add_row("stored", f"{summary.accepted:,}")
     for reason, count in sorted(summary.rejected.items(), key=lambda item: -item[1]):
         rows.add_row(Text.assemble("rejected ", (reason, "yellow")), f"{count:,}")
     for kind, count in sorted(summary.events.items(), key=lambda item: -item[1]):

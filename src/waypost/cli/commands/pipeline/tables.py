@@ -184,7 +184,7 @@ def stream(  # noqa: PLR0913 - one parameter per option
     build_every: Annotated[
         float,
         typer.Option(
-            "--build-every", min=0, metavar="SECONDS", help="Interval between builds of the tables."
+            "--build-every", min=0, metavar="SECONDS", help="Pause between builds of the tables."
         ),
     ] = 15.0,
     checkpoint: Annotated[
@@ -212,7 +212,7 @@ def stream(  # noqa: PLR0913 - one parameter per option
       waypost pipeline stream --journal ./waypost-data --lake ./lake
     """
     from waypost.cli.rendering import pipeline
-    from waypost.pipeline.jobs.stream import StreamOptions, stop_on_signals
+    from waypost.pipeline.jobs.stream import STREAM_SETTINGS, StreamOptions, stop_on_signals
     from waypost.pipeline.jobs.stream import stream as run_stream
     from waypost.pipeline.journal.sources import parse_sources
 
@@ -220,8 +220,8 @@ def stream(  # noqa: PLR0913 - one parameter per option
     options = StreamOptions(
         checkpoint=checkpoint, every_s=every, build_every_s=build_every, until_idle=until_idle
     )
-    # It would occupy a server for as long as it runs.
-    with start_job(spark.alone()) as job, stop_on_signals() as stop, job.step("following"):
+    choice = spark.for_stream(STREAM_SETTINGS)
+    with start_job(choice) as job, stop_on_signals() as stop, job.step("following"):
         summary = run_stream(job.spark, lake, sources, options, stop=stop)
     _print_summary(summary, pipeline.show_streamed, json)
 

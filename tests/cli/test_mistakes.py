@@ -1,0 +1,120 @@
+"""Commands about agents, typed wrongly: each is answered with what to do instead."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cli.serve_process import ServeProcess, serving
+from waypost.cli.app import app
+
+pytestmark = pytest.mark.process
+
+NOWHERE = "http://127.0.0.1:9"
+LARGE = "x" * 5000
+
+AS_AGENT = {
+    "agents lst": "Did you mean 'list'?",
+    "agents list": "--operator-token-file",
+    "agents list --skill": "requires an argument",
+    "agents list --skill python": "--sender SUBJECT",
+    "agents list --skill two+words! --sender agent.web": "one word of lower-case letters",
+    f"agents list --skill {LARGE} --sender agent.web": "at most 32 characters",
+    "agents list --skill python --sender agent.other": "waypost keys new agent.other",
+    "agents list --key none.key": "waypost keys new",
+    "agents show agent.codr --sender agent.web": "check the spelling",
+    "agents show agent,web --sender agent.web": "may only hold letters",
+    "agents disconnect agent.web": "--operator-token-file",
+    "context add here": "Missing argument 'URL'",
+    "context add here there": "expected http://HOST:PORT",
+    "context use nowhere": "waypost context add NAME URL",
+    "keys new agent.web": "choose another file",
+    "keys new agent..web": "a dot too many",
+    "keys show agent.other": "waypost keys new",
+    "keys rotat agent.web": "Did you mean 'rotate'?",
+    "keys rotate": "waypost keys rotate agent.web",
+    "keys rotate agent.other": "waypost keys new agent.other",
+    "keys rotate agent.web --key none.key": "waypost keys new",
+    f"keys rotate agent.web --url {NOWHERE}": "waypost serve",
+    "keys unbind": "Missing argument 'SUBJECT'",
+    "keys unbind agent.web": "--operator-token-file",
+    "send agent.web {broken --sender agent.web": "--text",
+    "send agent.web [1,2 --sender agent.web": "--text",
+    "send agent.web 1 --sender agent.other": "waypost keys new agent.other",
+    "send web 1 --sender agent.web": "did you mean agent.web?",
+    "webhooks set agent.web": "Missing argument 'WEBHOOK_URL'",
+    "webhooks set agent.web example.com": "write https://HOST",
+    "webhooks set agent.web ftp://example.com/": "write https://HOST",
+    "webhooks set agent.web https://me:secret@example.com/": "without a user name",
+    "webhooks set agent.web https://example.com:0/": "write https://HOST",
+    "webhooks set agent.web https://example.com/": "ask the operator to add it",
+    "webhooks set agent.other https://example.com/": "waypost keys new agent.other",
+    "webhooks test agent.web": "waypost webhooks set",
+    "webhooks remove agent.web": "waypost webhooks set",
+    "listen": "Missing argument 'SUBJECT'",
+    "listen agent.other": "waypost keys new agent.other",
+    "listen agent.web --exec no-such-command": "give its path",
+    "listen agent.web --exec /etc/passwd": "not executable",
+    "listen agent.web --exec 'unclosed": "quote its arguments",
+    "listen agent.web --exec true --parallel 0": "greater than or equal to 1",
+    "listen agent.web --exec true --no-ack": "the exit code decides",
+    "listen agent.web --reply": "needs --exec CMD",
+    f"listen agent.web --url {NOWHERE}": "waypost serve",
+    "hook": "Missing argument 'SUBJECT'",
+    "hook agent.other": "waypost keys new agent.other",
+    "hook agent.web --settings vim": "give claude, codex, gemini",
+    "hook agent.web --url somewhere": "expected http://HOST:PORT",
+    "mcp": "--new does it for you",
+    "mcp --subject agent.other": "waypost keys new agent.other",
+    "mcp --new --key none.key": "not both",
+    "mcp --new --shared": "not both",
+    "mcp --subject agent.web --chanel": "--channel",
+    "mcp --subject agent.web --channel --http 127.0.0.1:0": "without --http",
+    "mcp --subject agent.web --skill Two!": "one word of lower-case letters",
+    f"mcp --subject agent.web --description {LARGE}": "the limit is 1,000",
+    "mcp --subject agent.web --url somewhere": "expected http://HOST:PORT",
+    "top": "--operator-token-file",
+    "ping --count 0": "greater than or equal to 1",
+    f"ping --url {NOWHERE}": "waypost serve",
+    "ping --url somewhere": "expected http://HOST:PORT",
+}
+AS_OPERATOR = {
+    "agents disconnect agent.web": "waypost agents list",
+    "agents show agent.codr": "has never connected",
+    "keys unbind agent.codr": "waypost names list",
+    "names bind agent.codr my-key": "waypost keys show",
+    "webhooks test agent.codr": "waypost webhooks set",
+}
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    with serving(tmp_path_factory.mktemp("served")) as running:
+        user = running.user()
+        user.create_keys("agent.web")
+        user("send", "agent.web", "hello", "--sender", "agent.web")
+        yield running
+
+
+def answer(relay: ServeProcess, typed: str, environment: dict[str, str]) -> str:
+    """Return what a command that must fail prints, without line breaks and frames."""
+    result = CliRunner(env=environment).invoke(app, typed.split(" "), input="")
+    assert isinstance(result.exception, SystemExit), f"{result.exception!r}: {result.output}"
+    assert result.exit_code in (1, 2, 3), result.output
+    return " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("typed", AS_AGENT)
+def test_a_mistake_of_an_agent_is_answered_with_what_to_do(
+    relay: ServeProcess, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert AS_AGENT[typed] in answer(relay, typed, relay.user().environment)
+
+
+@pytest.mark.parametrize("typed", AS_OPERATOR)
+def test_a_mistake_of_the_operator_is_answered_with_what_to_do(
+    relay: ServeProcess, typed: str
+) -> None:
+    assert AS_OPERATOR[typed] in answer(relay, typed, relay.operator().environment)
