@@ -8,6 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import series
+from bench.pipeline.figures import (
+    BUILD_WARM,
+    DUCKDB,
+    IMPORT,
+    RUN_FRESH,
+    RUN_WARM,
+    SEQUENTIAL,
+    WAYPOST,
+)
 from bench.series import Runs
 from bench.tables import Table
 from waypost.policy.bounds import access_rules_max
@@ -26,6 +35,14 @@ LARGE = 100_000
 CONNECTIONS = 5_000
 STEADY_SECONDS = 600
 FLOOD_SECONDS = 10
+
+SMALL, MEDIUM, LARGER, HUGE = 825_000, 4_000_000, 20_000_000, 100_000_000
+SIZE_NAMES = {SMALL: "825 k", MEDIUM: "4 M", LARGER: "20 M"}
+NEAR = 0.15
+"""How far a size may be from that of a mark of the pipeline, as a share of it."""
+
+BUILD = "build"
+PAYLOADS = "ingest of payloads of"
 
 Found = dict[str, Any]
 
@@ -123,6 +140,81 @@ def _crowd(crowd: str, figure: str) -> Callable[[Found], Runs]:
     return lambda found: [found["phases"][crowd][figure]]
 
 
+def _is_near(figure: Found, size: int) -> bool:
+    """Return whether a figure of the pipeline was measured at about `size` events or messages."""
+    return abs(figure["amount"] - size) <= size * NEAR
+
+
+def _figure(found: Found, job: str, peer: str, size: int) -> Found:
+    """Return the figure of the pipeline at `size`; a smaller run may stand for the smallest."""
+    figures = [one for one in found["figures"] if (one["job"], one["peer"]) == (job, peer)]
+    for one in figures:
+        if one["seconds"] and (_is_near(one, size) or (size == SMALL and one["amount"] < size)):
+            return one
+    raise KeyError(job)
+
+
+def _pipeline(
+    job: str, peer: str, size: int, read: Callable[[Found, Found], float], **bounds: float
+) -> Mark:
+    """Return a mark of Waypost's figure beside a peer's at the same size."""
+    per = {WAYPOST: "", SEQUENTIAL: " / sequential replay"}.get(peer, f" / {peer}")
+    what = "memory of " if read is _memory_ratio else ""
+    return Mark(
+        f"{what}{job}, {SIZE_NAMES[size]}{per}",
+        "pipeline",
+        lambda found: [read(_figure(found, job, WAYPOST, size), _peer(found, job, peer, size))],
+        is_full=lambda found: _is_near(_figure(found, job, WAYPOST, size), size),
+        **bounds,
+    )
+
+
+def _peer(found: Found, job: str, peer: str, size: int) -> Found:
+    if peer == SEQUENTIAL:  # measured on one journal: it is linear
+        return next(one for one in found["figures"] if (one["job"], one["peer"]) == (job, peer))
+    return _figure(found, BUILD if job == BUILD_WARM else job, peer, size)
+
+
+def _time_ratio(ours: Found, theirs: Found) -> float:
+    return float(ours["seconds"] / theirs["seconds"])
+
+
+def _memory_ratio(ours: Found, theirs: Found) -> float:
+    return float(ours["peak_bytes"] / theirs["peak_bytes"])
+
+
+def _rate_ratio(ours: Found, theirs: Found) -> float:
+    own, other = (one["amount"] / one["seconds"] for one in (ours, theirs))
+    return float(own / other)
+
+
+def _command(job: str, at_most: float) -> Mark:
+    def figure(found: Found) -> Found:
+        for one in found["figures"]:
+            if one["job"] == job:
+                return dict(one)
+        raise KeyError(job)
+
+    return Mark(
+        f"pipeline {job}", "pipeline", lambda found: [figure(found)["seconds"]],
+        at_most=at_most, unit="s",
+        is_full=lambda found: job == IMPORT or _is_near(figure(found), SMALL),
+    )  # fmt: skip
+
+
+def _payloads_ratio(found: Found) -> Runs:
+    jobs = {one["job"]: one for one in found["figures"] if one["job"].startswith(PAYLOADS)}
+    return [1 / _rate_ratio(jobs[f"{PAYLOADS} 16 KB"], jobs[f"{PAYLOADS} 64 B"])]
+
+
+def _pipeline_growth(job: str) -> Mark:
+    def read(found: Found) -> Runs:
+        small, large = (_figure(found, job, WAYPOST, size) for size in (MEDIUM, HUGE))
+        return [1 / _rate_ratio(large, small)]
+
+    return Mark(f"{job}, time per event, 100 M / 4 M", "pipeline", read, at_most=1.0)
+
+
 MARKS = (
     Mark("publish, journal, 100 in flight / Redis", "core",
          _rates("publish", 100, JOURNAL, REDIS), at_least=1.1),
@@ -180,6 +272,23 @@ MARKS = (
              is_full=_is_whole_flood)
         for crowd in ("sender", "idle", "frames", "patterns")
     ),
+    _command(RUN_FRESH, at_most=28.0),
+    _command(RUN_WARM, at_most=14.0),
+    _command(IMPORT, at_most=10.0),
+    *(
+        _pipeline(job, DUCKDB, size, _time_ratio, at_most=bound)
+        for job, bounds in (("ingest", (2.0, 1.5, 1.1)), (BUILD, (8.0, 5.0, 3.5)))
+        for size, bound in zip((SMALL, MEDIUM, LARGER), bounds, strict=True)
+    ),
+    _pipeline(BUILD_WARM, DUCKDB, SMALL, _time_ratio, at_most=5.0),
+    *(
+        _pipeline(f"backtest, {kind}", SEQUENTIAL, size, _rate_ratio, at_least=bound)
+        for kind, bounds in (("same settings", (7.0, 12.0)), ("halved limits", (2.5, 5.0)))
+        for size, bound in zip((MEDIUM, LARGER), bounds, strict=True)
+    ),
+    *(_pipeline(job, DUCKDB, LARGER, _memory_ratio, at_most=0.6) for job in ("ingest", BUILD)),
+    Mark("ingest with payloads of 16 KB / of 64 B", "pipeline", _payloads_ratio, at_most=1.3),
+    *(_pipeline_growth(job) for job in ("ingest", BUILD)),
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from bench import agents, core, flood, growth, idle, ids, latency, network, opening, steady
 from bench.pipeline import __main__ as pipeline
+from bench.stream import __main__ as stream
 
 BENCHMARKS = (
     core.BENCHMARK,
@@ -15,4 +16,5 @@ BENCHMARKS = (
     steady.BENCHMARK,
     flood.BENCHMARK,
     pipeline.BENCHMARK,
+    stream.BENCHMARK,
 )

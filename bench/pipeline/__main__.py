@@ -12,18 +12,18 @@ from bench.pipeline.jobs import Bench
 from bench.program import Benchmark, Found, run_one
 from bench.turns import Log
 
-SIZES = (1_000_000, 4_000_000, 20_000_000)
-JOBS = ("ingest", "build", "backtest", "payloads")
+SIZES = "825k,4m"
+JOBS = ("ingest", "build", "backtest", "run", "trace", "payloads")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the sizes and the choice of jobs."""
     parser.add_argument(
-        "--sizes",
+        "--events",
         type=_sizes,
         default=SIZES,
         metavar="N,N",
-        help="events for ingest and build, messages for backtest (%(default)s)",
+        help="events for ingest and build, messages for backtest: 825k, 20m (%(default)s)",
     )
     parser.add_argument(
         "--only",
@@ -45,10 +45,13 @@ async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    sizes = tuple(int(one.replace("_", "")) for one in text.split(","))
+    sizes = []
+    for one in text.lower().replace("_", "").split(","):
+        unit = {"k": 1000, "m": 1_000_000}.get(one[-1:], 1)
+        sizes.append(int(one.rstrip("km")) * unit)
     if min(sizes) < 10_000:
         raise argparse.ArgumentTypeError("sizes below 10,000 are too small to measure")
-    return sizes
+    return tuple(sizes)
 
 
 def _jobs(text: str) -> tuple[str, ...]:
@@ -63,12 +66,16 @@ def _jobs(text: str) -> tuple[str, ...]:
 
 def _run(options: argparse.Namespace, scratch: Path, log: Log, figures: list[Figure]) -> None:
     """Run the chosen jobs, and add each result to `figures` as soon as it is there."""
-    bench = Bench(scratch, options.sizes, log)
-    if set(options.only) - {"payloads"}:
-        traffic = bench.make_traffic()
-        for job in ("ingest", "build", "backtest"):
-            if job in options.only:
-                figures.extend(getattr(bench, job)(traffic))
+    bench = Bench(scratch, options.events, log)
+    jobs = {"ingest": bench.ingest, "build": bench.build}
+    jobs |= {"backtest": bench.backtest, "run": bench.run}
+    chosen = [job for name, job in jobs.items() if name in options.only]
+    traffic = bench.make_traffic() if chosen else None
+    for job in chosen:
+        assert traffic is not None
+        figures.extend(job(traffic))
+    if "trace" in options.only:
+        figures.extend(bench.trace())
     if "payloads" in options.only:
         figures.extend(bench.payloads())
 
@@ -78,7 +85,7 @@ BENCHMARK = Benchmark(
     __doc__,
     measure,
     rendering.tables,
-    ("--sizes", "10_000", "--only", "ingest"),
+    ("--events", "10k", "--only", "ingest"),
     add_options,
 )
 

@@ -9,16 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.pipeline.commands import Commands
 from bench.pipeline.figures import (
+    BUILD_WARM,
     DUCKDB,
+    IMPORT,
     POLARS,
+    RUN_FRESH,
+    RUN_WARM,
     SEQUENTIAL,
     WAYPOST,
     Figure,
     fastest,
     require_agreement,
 )
-from bench.pipeline.journals import Journal, halved
+from bench.pipeline.journals import Journal, halved, make_trace
 from bench.pipeline.processes import Outcome, measure
 
 PAYLOADS = {"64 B": 64, "4 KB": 4096, "16 KB": 16384}
@@ -49,7 +54,9 @@ class Bench:
 
             def run(peer: str, copies: int = copies) -> Figure:
                 target = self._new_path(f"lake-{copies}" if peer == WAYPOST else "events")
-                given = {"lake" if peer == WAYPOST else "out": str(target)}
+                given: dict[str, Any] = {"lake" if peer == WAYPOST else "out": str(target)}
+                if peer == WAYPOST:
+                    given["events"] = copies * journal.events
                 outcome = self._measure(
                     f"{_ENGINES[peer]}.ingest",
                     data=str(journal.data),
@@ -70,13 +77,59 @@ class Bench:
 
             def run(peer: str, lake: Path = lake, copies: int = copies) -> Figure:
                 if peer == WAYPOST:
-                    outcome = self._measure("spark.build", lake=str(self._linked(lake, "built")))
+                    built = str(self._linked(lake, "built"))
+                    outcome = self._measure(
+                        "spark.build", lake=built, events=copies * journal.events
+                    )
                 else:
                     out = str(self._new_path("tables"))
                     outcome = self._measure(f"{_ENGINES[peer]}.build", lake=str(lake), out=out)
                 return _figure("build", peer, copies * journal.events, copies, outcome)
 
             yield from self._turns(size, f"build of {copies * journal.events:,} events", run)
+        yield self._build_warm(journal)
+
+    def _build_warm(self, journal: Journal) -> Figure:
+        """Measure a build of the smallest size in a session that has done the same before."""
+        copies = journal.copies_for_events(self._sizes[0])
+        lakes = [self._linked(self._lake(journal, copies), name) for name in ("first", "built")]
+        events = copies * journal.events
+        self._log(f"build of {events:,} events in a warm session")
+        outcome = self._measure(
+            "spark.build_warm", events=events, first=str(lakes[0]), lake=str(lakes[1])
+        )
+        return _figure(BUILD_WARM, WAYPOST, events, copies, outcome)
+
+    def run(self, journal: Journal) -> Iterator[Figure]:
+        """Measure the command `waypost pipeline run` over one journal: all of it, with its start.
+
+        First in a process of its own, which finds a class archive, then twice on a server.
+        """
+        commands = Commands(self._scratch)
+        self._log("preparing: class archive")
+        commands.warm()
+        runs = []
+        for _ in range(_RUNS):
+            self._log(f"run over {journal.events:,} events: fresh process")
+            runs.append(commands.run(journal.data, self._new_path("run-lake"), "--no-server"))
+        best = min(runs, key=lambda one: one.seconds)
+        yield _figure(RUN_FRESH, WAYPOST, journal.events, 1, best)
+        with commands.server():
+            runs = []
+            for _ in range(1 + _RUNS):  # the first one warms the server up
+                self._log(f"run over {journal.events:,} events: warm server")
+                runs.append(commands.run(journal.data, self._new_path("run-lake")))
+        best = min(runs[1:], key=lambda one: one.seconds)
+        yield _figure(RUN_WARM, WAYPOST, journal.events, 1, best)
+
+    def trace(self) -> Iterator[Figure]:
+        """Measure the command `waypost pipeline import-trace`: all of it, with its start."""
+        commands, file = Commands(self._scratch), self._scratch / "trace.txt"
+        lines = make_trace(file)
+        commands.warm()
+        self._log(f"import of a trace of {lines:,} lines")
+        runs = [commands.import_trace(file, self._new_path("trace-lake")) for _ in range(_RUNS)]
+        yield _figure(IMPORT, WAYPOST, lines, 1, min(runs, key=lambda one: one.seconds))
 
     def backtest(self, journal: Journal) -> Iterator[Figure]:
         """Measure backtests; the sequential replay runs on one copy."""
@@ -99,7 +152,12 @@ class Bench:
                 runs = []
                 for _ in range(self._runs(size)):
                     self._log(f"{name}, of {amount:,} messages: {WAYPOST}")
-                    outcome = self._measure("spark.backtest", lake=str(lake), settings=settings)
+                    outcome = self._measure(
+                        "spark.backtest",
+                        lake=str(lake),
+                        settings=settings,
+                        events=copies * journal.events,
+                    )
                     runs.append(_figure(name, WAYPOST, amount, copies, outcome))
                     self._log(f"  {outcome.seconds:.1f} s")
                 best = fastest(runs)
@@ -207,7 +265,8 @@ def _figure(job: str, peer: str, amount: int, copies: int, outcome: Outcome) -> 
         copies=copies,
         seconds=outcome.seconds,
         peak_bytes=outcome.peak_bytes,
-        rows=found["rows"],
+        rows=found.get("rows", {}),
+        cpu_seconds=outcome.cpu_seconds,
         start_seconds=found.get("start_seconds", 0.0),
         reading_seconds=found.get("reading_seconds", 0.0),
     )

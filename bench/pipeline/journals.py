@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +18,8 @@ MESSAGES_MAX = 330_000
 """Messages of one journal: about a million events. Larger sizes read it under several names."""
 
 DAYS = 3.0
+TRACE_LINES, TRACE_DAYS, TRACE_NAMES = 39_264, 300, 2_000
+TRACE_BEGIN_S = 1_082_040_961
 _AGENTS_MIN, _AGENTS_MAX = 40, 200
 _BATCH = 250
 _SENDERS = 50
@@ -42,6 +45,7 @@ class Journal(NamedTuple):
 class _Line(msgspec.Struct):
     kind: str
     since_us: int = 0
+    ids: list[str] = []
 
 
 def make_traffic(data: Path, size: int) -> Journal:
@@ -58,6 +62,17 @@ def make_payloads(data: Path, messages: int, payload_bytes: int) -> Journal:
     return describe(data)
 
 
+def make_trace(file: Path) -> int:
+    """Write a trace of messages between people, as uneven as real ones; return its lines."""
+    random, day_s = Random(7), 86_400
+    times = sorted(int(random.random() * TRACE_DAYS * day_s) for _ in range(TRACE_LINES))
+    with file.open("w") as lines:
+        for at_s in times:
+            sender, recipient = (int(random.paretovariate(0.7)) % TRACE_NAMES for _ in range(2))
+            lines.write(f"{sender} {recipient} {TRACE_BEGIN_S + at_s}\n")
+    return TRACE_LINES
+
+
 def describe(data: Path) -> Journal:
     """Count the events of a journal."""
     kinds: Counter[str] = Counter()
@@ -68,7 +83,7 @@ def describe(data: Path) -> Journal:
             for line in lines:
                 parsed = decode(line)
                 counted = parsed.kind == "rejected" and parsed.since_us > 0
-                kinds["counted" if counted else parsed.kind] += 1
+                kinds["counted" if counted else parsed.kind] += max(1, len(parsed.ids))
     return Journal(
         data,
         events=kinds.total() - kinds["commit"],

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.pipeline.figures import (
+    COMMANDS,
     DUCKDB,
     POLARS,
     SEQUENTIAL,
@@ -12,18 +13,14 @@ from bench.pipeline.figures import (
     Figure,
     growth,
     pick,
-    targets,
     time_ratio,
 )
 from bench.tables import Table
 
 _NOTES = (
-    "Build: DuckDB builds all tables except loops and anomalies; Polars also lacks breakers and"
-    " sessions. Growth is the time per event, relative to the smallest size.",
-    "Copies are the same journal under several names, in the page cache for all engines."
-    " Spark is timed in a running session.",
-    "Memory: sum of the peaks of all processes; that of Waypost includes Java, with a heap of up to"
-    " 1 GB per core and at least 2 GB.",
+    "In parentheses: Waypost's time relative to theirs. Growth: time per event relative to the"
+    " smallest size. CPU time includes the start of Spark, the other times do not. Memory: sum of"
+    " the peaks of all processes, with Java's. Copies are the same journal under several names"
 )
 
 
@@ -33,10 +30,13 @@ def to_json(figures: Sequence[Figure]) -> dict[str, Any]:
 
 
 def tables(found: dict[str, Any]) -> list[Table]:
-    """Return a table for each job, and which targets are met."""
+    """Return a table for each job."""
     figures = [Figure(**one) for one in found["figures"]]
     shown = [_compared(figures, job) for job in ("ingest", "build") if pick(figures, job, WAYPOST)]
     shown += [_backtest(figures, one) for one in figures if one.peer == SEQUENTIAL]
+    commands = [one for one in figures if one.job in COMMANDS]
+    if commands:
+        shown.append(_commands(commands))
     payloads = [one for one in figures if one.job.startswith("ingest of payloads")]
     if payloads:
         shown.append(_payloads(payloads))
@@ -47,11 +47,6 @@ def tables(found: dict[str, Any]) -> list[Table]:
     ]
     if failures:
         shown.append(Table("Failures", ["job", "failure"], failures))
-    starts = [one.start_seconds for one in figures if one.start_seconds]
-    notes = [*_NOTES]
-    if starts:
-        notes.append(f"Each start of Spark took {min(starts):.1f} to {max(starts):.1f} s")
-    shown.append(Table("Targets", ["target"], [[one] for one in targets(figures)], " ".join(notes)))
     return shown
 
 
@@ -59,21 +54,32 @@ def _compared(figures: Sequence[Figure], job: str) -> Table:
     ours = pick(figures, job, WAYPOST)
     rows = []
     for one in ours:
-        peers = [_peer(figures, job, peer, one) for peer in (DUCKDB, POLARS)]
-        rows.append([*_own(one), *peers, f"{growth(one, ours[0]):.2f}×"])
-    return Table(
-        f"{job}: Waypost, DuckDB and Polars (in parentheses: Waypost's time relative to theirs)",
-        ["events", "s", "events/s", "memory", "DuckDB s", "Polars s", "growth"],
-        rows,
-    )
+        duckdb, polars = (_peer(figures, job, peer, one) for peer in (DUCKDB, POLARS))
+        rows.append([*_own(one), f"{growth(one, ours[0]):.2f}×", *duckdb, polars[0]])
+    own = ["events", "s", "events/s", "CPU s", "memory", "growth"]
+    peers = ["DuckDB s", "events/s", "memory", "Polars s"]
+    return Table(f"{job}: Waypost, DuckDB and Polars", [*own, *peers], rows, _NOTES)
 
 
-def _peer(figures: Sequence[Figure], job: str, peer: str, ours: Figure) -> str:
+def _peer(figures: Sequence[Figure], job: str, peer: str, ours: Figure) -> tuple[str, str, str]:
+    """Return time, rate and memory of a peer at the size of `ours`."""
     for one in pick(figures, job, peer):
         if one.amount == ours.amount:
             ratio = time_ratio(one, [ours])
-            return "failed" if ratio is None else f"{_seconds(one)} ({ratio:.1f}×)"
-    return "–"
+            if ratio is None:
+                return "failed", "–", "–"
+            return f"{_seconds(one)} ({ratio:.1f}×)", f"{one.rate:,.0f}", _memory(one)
+    return "–", "–", "–"
+
+
+def _commands(figures: Sequence[Figure]) -> Table:
+    rows = [[one.job, *_own(one)] for one in figures]
+    return Table(
+        "Whole commands, with their start",
+        ["command", "events or lines", "s", "per second", "CPU s", "memory"],
+        rows,
+        "CPU time and memory of a warm run are those of the command, not of the server",
+    )
 
 
 def _backtest(figures: Sequence[Figure], sequential: Figure) -> Table:
@@ -90,7 +96,7 @@ def _backtest(figures: Sequence[Figure], sequential: Figure) -> Table:
     with_reading = sequential.amount / ((sequential.seconds or 0.0) + sequential.reading_seconds)
     return Table(
         f"{sequential.job}: Waypost, and its rate relative to the {SEQUENTIAL}",
-        ["messages", "s", "messages/s", "memory", "differ", "ratio", "growth"],
+        ["messages", "s", "messages/s", "CPU s", "memory", "differ", "ratio", "growth"],
         rows,
         f"The {SEQUENTIAL} decides {sequential.rate:,.0f} messages/s, or {with_reading:,.0f}"
         f" with reading the journal, on one copy of {sequential.amount:,}; it is linear,"
@@ -117,9 +123,13 @@ def _payloads(payloads: Sequence[Figure]) -> Table:
     )
 
 
-def _own(one: Figure) -> tuple[str, str, str, str]:
-    memory = f"{one.peak_bytes / 2**30:.1f} GB"
-    return f"{one.amount:,}", _seconds(one), f"{one.rate:,.0f}", memory
+def _own(one: Figure) -> tuple[str, str, str, str, str]:
+    cpu = f"{one.cpu_seconds:,.0f}"
+    return f"{one.amount:,}", _seconds(one), f"{one.rate:,.0f}", cpu, _memory(one)
+
+
+def _memory(one: Figure) -> str:
+    return f"{one.peak_bytes / 2**30:.1f} GB"
 
 
 def _seconds(one: Figure) -> str:

@@ -21,10 +21,12 @@ from waypost.pipeline.tables.registry import TABLES
 Found = dict[str, int]
 
 
-def run(job: Callable[..., tuple[float, Found]], **arguments: Any) -> dict[str, Any]:
-    """Start a session, run `job` in it, and return the time of each."""
+def run(
+    job: Callable[..., tuple[float, Found]], events: int | None = None, **arguments: Any
+) -> dict[str, Any]:
+    """Start a session for about `events` events, run `job` in it, and return the time of each."""
     begin = time.perf_counter()
-    with spark_session(SparkChoice(), os.environ) as spark:
+    with spark_session(SparkChoice(events=events), os.environ) as spark:
         started = time.perf_counter() - begin
         spark.range(1000).selectExpr("sum(id)").collect()
         seconds, rows = job(spark, **arguments)
@@ -49,6 +51,12 @@ def build(spark: Session, lake: str) -> tuple[float, Found]:
     begin = time.perf_counter()
     build_tables(of)
     return time.perf_counter() - begin, _rows(of)
+
+
+def build_warm(spark: Session, first: str, lake: str) -> tuple[float, Found]:
+    """Build the tables of `lake` in a session that has built those of `first`."""
+    build(spark, first)
+    return build(spark, lake)
 
 
 def backtest(spark: Session, lake: str, settings: str | None) -> tuple[float, Found]:

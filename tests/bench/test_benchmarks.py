@@ -26,9 +26,10 @@ TINY = {
     "opening": ("--runs", "1", "--events", "300"),
     "steady": ("--minutes", "0.01"),
     "flood": ("--seconds", "1", "--rest", "0", "--crowd", "sender"),
-    "pipeline": ("--sizes", "10_000", "--only", "ingest"),
+    "pipeline": ("--events", "10k", "--only", "ingest"),
+    "stream": ("--minutes", "0.01", "--rate", "300", "--build-every", "0"),
 }
-MARKERS = {"pipeline": (pytest.mark.spark, pytest.mark.slow)}
+MARKERS = dict.fromkeys(("pipeline", "stream"), (pytest.mark.spark, pytest.mark.slow))
 NEEDS_PEERS = {"core", "network", "latency"}
 
 

@@ -83,3 +83,42 @@ def test_the_peers_of_marks_take_part() -> None:
     served = {peer.name for peer in network.contestants()}
     assert {marks.SERVED, marks.NATS, marks.NATS_DEFAULT} <= served
     assert {peer.name for peer in latency.contestants()} == {marks.SERVED, marks.NATS}
+
+
+def figure(job: str, peer: str, amount: int, seconds: float) -> dict[str, Any]:
+    return {"job": job, "peer": peer, "amount": amount, "seconds": seconds, "peak_bytes": 1 << 30}
+
+
+def built(amount: int) -> dict[str, Any]:
+    own, other = (figure("build", peer, amount, s) for peer, s in (("Waypost", 9.0), ("DuckDB", 2)))
+    return results(pipeline={"figures": [own, other]})
+
+
+@pytest.mark.parametrize(
+    ("events", "name", "expected"),
+    [
+        (828_227, "build, 825 k / DuckDB", ("4.50", "at most 8", "yes")),
+        (4_141_135, "build, 4 M / DuckDB", ("4.50", "at most 5", "yes")),
+        (19_820_544, "build, 20 M / DuckDB", ("4.50", "at most 3.5", "NO")),
+        (10_000, "build, 825 k / DuckDB", ("4.50", "at most 8", "smaller run")),
+        (10_000, "build, 4 M / DuckDB", ("not measured", "at most 5", "–")),
+    ],
+)
+def test_a_mark_of_the_pipeline_is_read_at_its_size(
+    events: int, name: str, expected: tuple[str, str, str]
+) -> None:
+    assert outcome(built(events), name) == expected
+
+
+def test_a_backtest_is_compared_with_the_sequential_replay_of_one_journal() -> None:
+    job = "backtest, halved limits"
+    one_journal = figure(job, "sequential replay", 300_000, 10.0)
+    found = results(pipeline={"figures": [one_journal, figure(job, "Waypost", 4_000_000, 40.0)]})
+    name = f"{job}, 4 M / sequential replay"
+    assert outcome(found, name) == ("3.33", "at least 2.5", "yes")
+
+
+def test_time_per_event_may_not_grow_with_the_lake() -> None:
+    sizes = ((4_000_000, 40.0), (100_000_000, 1500.0))
+    found = results(pipeline={"figures": [figure("build", "Waypost", *one) for one in sizes]})
+    assert outcome(found, "build, time per event, 100 M / 4 M") == ("1.50", "at most 1", "NO")
