@@ -12,7 +12,7 @@ from pathlib import Path
 
 from examples.demo.demo_relay import DemoRelay, open_demo_relay
 from examples.demo.failing import fail_and_recover, kill_and_reconnect
-from examples.demo.history import History, read_history
+from examples.demo.history import History, start_history
 from examples.demo.misbehaving import (
     claim_a_taken_subject,
     fill_mailbox,
@@ -47,13 +47,13 @@ def main() -> None:
 
 async def run_demo(data_dir: Path, *, keep: bool) -> None:
     """Run the scenes, then the pipeline, and print the results."""
-    async with open_demo_relay(data_dir) as demo:
+    async with open_demo_relay(data_dir) as demo, start_history(data_dir) as pipeline:
         console.print(f"Dashboard       [bold]{demo.url}/[/bold]", soft_wrap=True)
         console.print(f"Operator token  {demo.operator_token}", soft_wrap=True)
         outcomes, loop_id = await run_scenes(demo)
         print_title("The pipeline turns the journal into tables, a report and a replay")
-        print_line("Spark reads it while the relay runs; this takes half a minute or more …")
-        history = await read_history(data_dir, demo.confirmed)
+        print_line("Spark reads it while the relay runs; this takes some seconds …")
+        history = await pipeline.read(demo.confirmed)
         print_line(f"{history.events:,} events, {history.decided:,} decisions about messages")
         print_conclusion(demo, outcomes, history)
         print_next_steps(data_dir, loop_id, history)

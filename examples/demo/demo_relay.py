@@ -7,6 +7,7 @@ that embeds a relay.
 
 import asyncio
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ import msgspec
 
 from waypost import BackpressureConfig, CircuitBreakerConfig, PublishResult, Relay
 from waypost.client import Agent, Identity, connect
-from waypost.server.context import ServerContext
+from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.server import SERVED_SETTINGS, Listen, open_context, serve
 
 PATIENCE_S = 30.0
@@ -107,7 +108,8 @@ async def open_demo_relay(data_dir: Path) -> AsyncIterator[DemoRelay]:
     """Serve the relay in `data_dir` for the block; if the relay stops first, cancel the block."""
     block = asyncio.current_task()
     assert block is not None
-    async with open_context(data_dir, settings=SETTINGS) as context:
+    options = ServeOptions(pipeline_command=(sys.executable, "-P", "-m", "waypost"))
+    async with open_context(data_dir, options, settings=SETTINGS) as context:
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         # The server passes its stop signal on to the previous handler.
         before = signal.signal(signal.SIGTERM, lambda number, frame: None)

@@ -7,6 +7,8 @@ Spark starts threads and a JVM, so it runs in a process of its own that can be k
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -28,6 +30,7 @@ SMALL = SparkChoice(
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",  # to compile a class takes longer than rows
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 )
@@ -50,12 +53,24 @@ class History(msgspec.Struct, frozen=True):
         return sum(self.states.values())
 
 
-async def read_history(data_dir: Path, confirmed: dict[str, int]) -> History:
-    """Read the journal in `data_dir` while its relay runs; this takes about half a minute.
+class HistoryJob:
+    """The pipeline in a process of its own: it starts while the agents talk, then reads all."""
 
-    `confirmed` maps message ids to the number of their mailboxes.
-    """
-    job = await asyncio.create_subprocess_exec(
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def read(self, confirmed: Mapping[str, int]) -> History:
+        """Read the whole journal; `confirmed` maps message ids to the number of their mailboxes."""
+        found, _ = await self._process.communicate(msgspec.json.encode(list(confirmed)))
+        if self._process.returncode:
+            raise SystemExit(self._process.returncode)  # the job printed why
+        return msgspec.json.decode(found, type=History)
+
+
+@asynccontextmanager
+async def start_history(data_dir: Path) -> AsyncIterator[HistoryJob]:
+    """Start the pipeline for the journal in `data_dir`, whose relay runs; kill it on exit."""
+    process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "examples.demo.history",
@@ -65,23 +80,21 @@ async def read_history(data_dir: Path, confirmed: dict[str, int]) -> History:
         start_new_session=True,  # Ctrl-C goes to this process, which kills the job
     )
     try:
-        found, _ = await job.communicate(msgspec.json.encode(list(confirmed)))
+        yield HistoryJob(process)
     finally:
-        if job.returncode is None:
-            job.kill()
-            await job.wait()
-    if job.returncode:
-        raise SystemExit(job.returncode)  # the job printed why
-    return msgspec.json.decode(found, type=History)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
-def run_pipeline(data_dir: Path, wanted: set[str]) -> History:
-    """Run every step in one Spark session."""
-    lake_dir = data_dir / "lake"
+def run_pipeline(data_dir: Path, wait_for_ids: Callable[[], set[str]]) -> History:
+    """Run every step in one Spark session, which starts while agents still talk."""
+    lake_dir, sources = data_dir / "lake", parse_sources([str(data_dir)])
     with start_job(SMALL) as job:
+        wanted = wait_for_ids()
         with job.step("building tables from the journal"):
             lake = open_lake(job.spark, str(lake_dir), create=True)
-            ingested = ingest(lake, parse_sources([str(data_dir)]))
+            ingest(lake, sources)
             build(lake)
         with job.step("looking up confirmed messages"):
             states = count_states(lake, wanted)
@@ -92,7 +105,7 @@ def run_pipeline(data_dir: Path, wanted: set[str]) -> History:
             stricter = backtest(lake, STRICTER)
             save_result(lake, stricter)
     return History(
-        events=ingested.events,
+        events=lake.manifest.events,
         headline=report.headline,
         report=report.path,
         states=states,
@@ -111,6 +124,13 @@ def count_states(lake: Lake, wanted: set[str]) -> dict[str, int]:
     return states
 
 
+def read_ids() -> set[str]:
+    """Return the ids on standard input. Exits if there are none: the demo was stopped."""
+    given = sys.stdin.buffer.read()
+    if not given:
+        raise SystemExit(1)
+    return set(msgspec.json.decode(given, type=list[str]))
+
+
 if __name__ == "__main__":
-    ids = set(msgspec.json.decode(sys.stdin.buffer.read(), type=list[str]))
-    sys.stdout.buffer.write(msgspec.json.encode(run_pipeline(Path(sys.argv[1]), ids)))
+    sys.stdout.buffer.write(msgspec.json.encode(run_pipeline(Path(sys.argv[1]), read_ids)))
