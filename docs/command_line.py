@@ -101,13 +101,13 @@ agent.billing: 1 pending message.
     "explain": """\
 call-17  2026-11-15 20:07:42 UTC
 
-  +0 ms  check     rate limit passed: 0/100 in the sender's window
-         check     backpressure passed: 0/1000 in the mailbox
-         check     circuit breaker passed: CLOSED
-         check     budget passed: hop 0 of 5, 10 calls left, expires 2026-11-15 21:07:42 UTC
-         accepted  agent.web -> agent.billing: stored, 265 bytes
-+1.92 s  leased    delivered, attempt 1, via lease
-+1.93 s  acked     acknowledged via lease
+  +0 ms  check         rate limit passed: 0/100 in the sender's window
+         check         backpressure passed: 0/1000 in the mailbox
+         check         circuit breaker passed: CLOSED
+         check         budget passed: hop 0 of 5, 10 calls left, expires 2026-11-15 21:07:42 UTC
+         stored        agent.web -> agent.billing: stored, 265 bytes
++1.92 s  leased        delivered, attempt 1, via lease
++1.93 s  acknowledged  acknowledged via lease
 
 agent.billing: acknowledged.
 The whole conversation: waypost thread call-17
@@ -142,11 +142,12 @@ Endpoint        Pending   Leased   Dead   Oldest    Bytes   Full   Top sender
 agent.billing         1        0      0   2 s ago     280     0%   agent.web (1)
 
 Since 2026-11-15 20:07:42 UTC
-  events: rules 4, settings 4, accepted 3, acked 1, endpoint 1, leased 1
+  events: rules 4, settings 4, stored 3, acknowledged 1, endpoint 1, leased 1
 """,
     "verify": """\
 /srv/waypost-data
 read 1 segment with 14 events, 1 message in mailboxes
+every batch from event 1 on names the one before it
 Everything is in order.
 """,
 }
@@ -168,7 +169,7 @@ JSON = {
         {
             "`subject`": "recipient of the message",
             "`message_id`": "its id; empty if the publish was rejected as a whole",
-            "`delivered_to`": "number of mailboxes that accepted it",
+            "`delivered_to`": "number of mailboxes that store it",
             "`rejected`": "one entry per endpoint that did not: `endpoint` (empty if the whole"
             " publish was rejected), `reason`, `detail`, `advice`",
             "`retry_after_ms`": "time until it can be accepted; 0 if unknown",
@@ -410,11 +411,18 @@ JSON = {
             "`data_dir`": "the directory",
             "`in_use_by`": "pid of the relay running there; empty if there is none",
             "`segments`, `events`": "size of the journal",
+            "`chained_from`": "first event whose batch names the [batch before"
+            " it](../journal.md#batches); 0 if none does",
             "`messages`": "live and dead messages",
             "`findings`": "`part` (`journal`, `index`, `mailboxes`), `where`, `text`, `outcome`:"
             " [verify-findings.md](verify-findings.md)",
-        }
+        },
+        after="With `--public-key`: `ok`, `directory`, `public_keys`, `segments`, `batches`,"
+        " `first_seq`, `last_seq`, `first_us`, `last_us`, `chained_from`, `checkpoints` (signatures"
+        " by these keys), `signed_seq` and `signed_us` (the last event confirmed, and when),"
+        " `batches_after` (written since) and `findings`.",
     ),
+    "keys relay": JsonOutput({"`public_key`": "the key that signs the journal"}),
     "rebuild": JsonOutput(
         {
             "`messages`": "number of messages in the new index",

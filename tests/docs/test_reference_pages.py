@@ -10,7 +10,11 @@ from waypost import Settings
 from waypost.policy.settings import to_config_document
 
 RELAY = ROOT / "src" / "waypost" / "relay"
-CHECKS = [*(RELAY / "verify").glob("*.py"), RELAY / "maildir" / "reconcile.py"]
+CHECKS = [
+    *(RELAY / "verify").glob("*.py"),
+    RELAY / "journal" / "chain.py",
+    RELAY / "maildir" / "reconcile.py",
+]
 
 
 @pytest.mark.parametrize("name", list(PAGES))
