@@ -19,6 +19,7 @@ FIXTURE_MARKERS = {
     "browser": "browser",
     "distribution": "process",
     "in_use": "process",
+    "nats_server": "process",
     "shell": "process",
 }
 

@@ -28,6 +28,9 @@ HEADING = "## Words to avoid"
 WORDS_OF_A_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 CODE_IN_PROSE = re.compile(r"```.*?```|~~~.*?~~~|`[^`]*`|<[^>]*>|\]\([^)]*\)", re.DOTALL)
 PAGES_LEFT_OUT = {"docs/glossary.md"}  # it has to name the words
+TEXT_IN_SCRIPT = re.compile(r"\"[^\"]* [^\"]*\"|`[^`]* [^`]*`|: \"[a-z]+\"|>[^<]+<")
+KIND_AS_TEXT = re.compile(r"\b(?:accepted|acked)\b(?!:)")
+"""Kinds of the journal: people read that a message is stored, or acknowledged."""
 NEVER_IN_IDENTIFIERS = {"told", "loud", "settled", "goal", "goals"}
 
 
@@ -92,6 +95,19 @@ def test_pages_use_the_words_of_the_field() -> None:
             if name_of(page) not in PAGES_LEFT_OUT
             for number, line in enumerate(prose_of_page(page).splitlines(), start=1)
             for found in avoided_in(line)
+        ]
+    )
+
+
+def test_texts_of_the_dashboard_use_the_words_of_the_field() -> None:
+    scripts = sorted((ROOT / "src" / "waypost" / "server" / "dashboard").rglob("*.js"))
+    report(
+        [
+            f"{name_of(path)}:{number} '{found}'"
+            for path in scripts
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+            for text in TEXT_IN_SCRIPT.findall(line)
+            for found in [*avoided_in(text), *KIND_AS_TEXT.findall(text)]
         ]
     )
 
