@@ -51,6 +51,7 @@ def decisions(data: Path) -> list[Event]:
     found = lines(data)
     for line in found:
         line.pop("crc", None)  # of lines that hold ids
+        line.pop("prev", None)  # the same, of the batch before
         if line.get("sender") == RELAY:
             line.pop("payload", None)  # names the ids of evicted messages
         for field in ("id", "thread", "parent"):

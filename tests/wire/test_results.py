@@ -31,6 +31,7 @@ def test_reasons_are_plain_strings() -> None:
         "storage_full",
         "access_denied",
         "mailbox_unavailable",
+        "partition_unavailable",
     }
 
 
