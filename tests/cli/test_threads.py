@@ -28,7 +28,7 @@ def test_a_thread_is_shown_in_order_with_outcomes(waypost: CommandLine) -> None:
     before = tree(waypost.data)
     text = waypost("thread", "release-42").stdout
     assert text.index("agent.a to agent.b") < text.index("agent.b answers agent.a")
-    assert "acked, 10 calls left" in text
+    assert "acknowledged, 10 calls left" in text
     assert "pending, 7 calls left" in text
     assert text.rstrip().endswith("4 messages.")
     assert tree(waypost.data) == before

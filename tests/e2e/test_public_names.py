@@ -191,7 +191,8 @@ def test_a_relay_has_the_documented_methods(name: str) -> None:
 
 def test_a_relay_takes_a_directory_settings_a_clock_and_a_mailbox_factory() -> None:
     parameters = list(inspect.signature(waypost.Relay).parameters)
-    assert parameters == ["data_dir", "settings", "clock", "create_mailbox"]
+    of_a_cluster = ["ownership", "partition"]
+    assert parameters == ["data_dir", "settings", "clock", "create_mailbox", *of_a_cluster]
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ UNITS = (
     "max_names",
     "max_keys",
     "cards_max",
+    "partitions_max",
+    "replicas_max",
     "skills_max",
     "memory_max",
     "number_max",

@@ -60,6 +60,11 @@ REJECTIONS: dict[Reason, str] = {
         "The relay cannot create a mailbox for this recipient on its disk. Tell the person you work"
         " for; sending again helps only after the relay's operator has repaired it."
     ),
+    Reason.PARTITION_UNAVAILABLE: (
+        "The part of the relay that serves this recipient cannot be reached at the moment. If there"
+        " is a message id, the message is stored and delivered once that part is back: do not send"
+        " it again. If there is none, send it again after {wait}."
+    ),
 }
 
 BUDGET_EXCEEDED: tuple[tuple[str, str], ...] = (

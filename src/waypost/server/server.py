@@ -24,7 +24,7 @@ from waypost.policy.names import NamesConfig, is_loopback
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.errors import RelayStopped
-from waypost.relay.relay import Relay
+from waypost.relay.relay import Partition, Relay
 from waypost.server.context import SERVED_SETTINGS, Membership, ServeOptions, ServerContext
 from waypost.server.directory import Directory
 from waypost.server.gate import Gate
@@ -120,26 +120,32 @@ async def open_context(
             )
             hub = Hub(relay, mailboxes)
             webhooks = Webhooks(relay, authenticator, hub)
-            has = (lambda subject: True) if partition is None else partition.holds
             context = ServerContext(
                 relay=relay,
                 authenticator=authenticator,
                 hub=hub,
                 mailboxes=mailboxes,
-                names=Names(relay, authenticator, hub, webhooks, has),
+                names=Names(relay, authenticator, hub, webhooks, _holds(partition)),
                 webhooks=webhooks,
                 directory=Directory(relay, authenticator, hub, options.directory),
                 options=options,
                 public_key=public_key,
                 http_metrics=HttpMetrics(),
                 sampler=Sampler(relay, hub),
-                pipeline_jobs=PipelineJobs(
-                    options.pipeline_command, data_dir, options.lake, relay.now_us
-                ),
+                pipeline_jobs=_pipeline_jobs(options, relay, data_dir),
                 clock=clock,
             )
             async with _running(context):
                 yield context
+
+
+def _holds(partition: Partition | None) -> Callable[[str], bool]:
+    """Return whether a subject belongs here, as a function."""
+    return (lambda subject: True) if partition is None else partition.holds
+
+
+def _pipeline_jobs(options: ServeOptions, relay: Relay, data_dir: Path) -> PipelineJobs:
+    return PipelineJobs(options.pipeline_command, data_dir, options.lake, relay.now_us)
 
 
 @asynccontextmanager

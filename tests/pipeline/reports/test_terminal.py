@@ -45,7 +45,7 @@ def test_control_characters_from_agents_are_escaped() -> None:
 
 def test_a_quiet_period_is_described_in_sentences() -> None:
     output = printed(quiet_report())
-    assert "Nothing stands out in this period." in output
+    assert "Nothing needs attention in this period." in output
     assert "No breaker opened in this period." in output
 
 

@@ -47,6 +47,8 @@ OUTCOMES: dict[str, str] = {
     "redriven": "The operator has put it back into the mailbox, where it waits.",
     "queued": "Its time has come: it waits in the mailbox, unread.",
     "cancelled": "It was cancelled before it was due, and is not delivered.",
+    "forwarded": "It is on its way to the part of the relay that serves the recipient.",
+    "decided": "The part of the relay that serves the recipient has decided; ask it there.",
 }
 """The outcome of a message, by the last event of its history."""
 
