@@ -65,7 +65,7 @@ function askDisconnect(name) {
 
 const COLUMNS = [
   { name: "subject", label: "Agent", kind: "name", value: (one) => one.subject, cell: linkCell((one) => toInbox(one.subject), (one) => one.subject) },
-  { name: "state", label: "State", value: (one) => one.stuck_since_us || Infinity, cell: stateCell },
+  { name: "state", label: "State", kind: "state", value: (one) => one.stuck_since_us || Infinity, cell: stateCell },
   { name: "since", label: "Connected", kind: "number wide", value: (one) => -one.since_us, text: since },
   { name: "address", label: "From", kind: "wide roomy", value: (one) => one.address },
   { name: "receive", label: "Mode", kind: "wide", value: (one) => one.receive, text: (one) => `${one.receive === "push" ? "push" : "pull"}${one.shared ? ", shared" : ""}` },
