@@ -214,5 +214,5 @@ def test_the_page_names_reasons_in_the_words_of_findings_and_report(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page()
-    found = page.evaluate("import('./app/format.js').then((one) => one.REASONS)")
+    found = page.evaluate("import('./dashboard/app/format.js').then((one) => one.REASONS)")
     assert found == {str(reason): words for reason, words in WORDS.items()}

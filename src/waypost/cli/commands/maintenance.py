@@ -144,15 +144,14 @@ def verify(  # noqa: PLR0913 - one parameter per option
     from waypost.cli.backend import open_local
     from waypost.cli.rendering import console, maintenance
 
+    choice = replace(choice, data_dir=archive or choice.data_dir)
     if public_key:
         if repair:
             raise InvalidInput("--repair changes a journal: give it without --public-key")
-        _verify_archive(archive or choice.data_dir, public_key, (since, until), json)
+        _verify_archive(choice.data_dir, public_key, (since, until), json)
         return
     if since is not None or until is not None:
         raise InvalidInput("give the relay's --public-key, too: 'waypost keys relay' prints it")
-    if archive is not None:
-        choice = replace(choice, data_dir=archive)
     with maintenance.segments_bar() as on_segment:
         report = open_local(choice).verify(repair=repair, on_segment=on_segment)
     if json:

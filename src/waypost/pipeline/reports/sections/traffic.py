@@ -62,7 +62,7 @@ def _traffic_figure(report: ReportData) -> Figure:
         Series("rejected", "rejected", {one.at_ms: one.rejected for one in steps}),
     ]
     shown = [one for one in series if any(one.values.values())]
-    columns = ["From", "Publishes", "Stored", "No recipient", "Rejected", "Acked", "Failed"]
+    columns = ["From", "Publishes", "Stored", "No recipient", "Rejected", "Acknowledged", "Failed"]
     rows = [
         [
             instant(one.at_ms),
