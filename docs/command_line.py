@@ -33,7 +33,7 @@ fish or PowerShell complete commands and options with Tab, from the next shell o
 | 1 | failure, or a problem was found |
 | 2 | invalid command or input |
 | 3 | `send`, `request`: the message was rejected, or no endpoint matched |
-| 4 | the relay stopped because its journal could not be written: start it again |
+| 4 | the relay stopped because its journal or a cluster's log failed: start it again |
 
 An error is one sentence on stderr. A traceback is a bug.
 

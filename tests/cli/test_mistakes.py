@@ -1,4 +1,4 @@
-"""Commands about agents, typed wrongly: each is answered with what to do instead."""
+"""Commands typed wrongly: each is answered with what to do instead."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.cli.conftest import WIDE
 from tests.cli.serve_process import ServeProcess, serving
 from waypost.cli.app import app
 
@@ -75,6 +76,11 @@ AS_AGENT = {
     f"mcp --subject agent.web --description {LARGE}": "the limit is 1,000",
     "mcp --subject agent.web --url somewhere": "expected http://HOST:PORT",
     "top": "--operator-token-file",
+    "top --operator-token-file none": "give the file operator-token",
+    "tail": "works on local files, not on a URL",
+    "tial": "Did you mean 'tail'?",
+    "context remove nowhere": "waypost context add NAME URL",
+    "context ad here": "Did you mean 'add'?",
     "ping --count 0": "greater than or equal to 1",
     f"ping --url {NOWHERE}": "waypost serve",
     "ping --url somewhere": "expected http://HOST:PORT",
@@ -88,6 +94,37 @@ AS_OPERATOR = {
 }
 
 
+ZERO_KEY = "A" * 43
+ON_FILES = {
+    "tail": "--data-dir",
+    "tail --count 0": "greater than or equal to 1",
+    "tail --data-dir data --agent agent..web": "a dot too many",
+    "keys relay": "waypost serve",
+    "verify": "--data-dir",
+    "verify nowhere": "name the right one with --data-dir",
+    "verify --since 2026-01-01": "waypost keys relay",
+    "verify --public-key": "requires an argument",
+    "verify --public-key none.key": "waypost keys relay",
+    "verify --public-key random.key": "waypost keys relay",
+    "verify --public-key .": "not a regular file",
+    f"verify --public-key {ZERO_KEY}": "waypost keys relay",
+    "verify --public-key KEY --since yesterday": "write 2026-05-01T09:00",
+    "verify --public-key KEY --repair": "without --public-key",
+    "cluster creat": "Did you mean 'create'?",
+    "cluster status": "Missing argument 'CLUSTER'",
+    "cluster status somewhere": "nats://HOST:4222,HOST:4222/NAME",
+    "cluster status nats://127.0.0.1:9/relay": "check the addresses",
+    "cluster create nats://127.0.0.1:9/a --partitions 0": "greater than or equal to 1",
+    "cluster move nats://127.0.0.1:9/a x node": "should be a valid integer",
+    "pipeline serv": "Did you mean 'serve'?",
+    "pipeline serve --idle soon": "write 45s, 30m",
+    "pipeline convert": "Missing option '--lake'",
+    "pipeline run --journal data --lake lake --conf broken": "write spark.KEY=VALUE",
+    "pipeline backtest --lake lake --settings none.json": "No such file or directory",
+    "--instal-completion": "--install-completion",
+}
+
+
 @pytest.fixture(scope="module")
 def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     with serving(tmp_path_factory.mktemp("served")) as running:
@@ -97,11 +134,11 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
         yield running
 
 
-def answer(relay: ServeProcess, typed: str, environment: dict[str, str]) -> str:
+def answer(typed: str, environment: dict[str, str]) -> str:
     """Return what a command that must fail prints, without line breaks and frames."""
     result = CliRunner(env=environment).invoke(app, typed.split(" "), input="")
     assert isinstance(result.exception, SystemExit), f"{result.exception!r}: {result.output}"
-    assert result.exit_code in (1, 2, 3), result.output
+    assert result.exit_code in (1, 2, 3, 4), result.output
     return " ".join(result.output.replace("│", " ").split())
 
 
@@ -110,11 +147,22 @@ def test_a_mistake_of_an_agent_is_answered_with_what_to_do(
     relay: ServeProcess, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert AS_AGENT[typed] in answer(relay, typed, relay.user().environment)
+    assert AS_AGENT[typed] in answer(typed, relay.user().environment)
 
 
 @pytest.mark.parametrize("typed", AS_OPERATOR)
 def test_a_mistake_of_the_operator_is_answered_with_what_to_do(
     relay: ServeProcess, typed: str
 ) -> None:
-    assert AS_OPERATOR[typed] in answer(relay, typed, relay.operator().environment)
+    assert AS_OPERATOR[typed] in answer(typed, relay.operator().environment)
+
+
+@pytest.mark.parametrize("typed", ON_FILES)
+def test_a_mistake_about_files_is_answered_with_what_to_do(
+    typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "journal").mkdir(parents=True)
+    (tmp_path / "random.key").write_bytes(bytes(range(200)))
+    environment = {**WIDE, "HOME": str(tmp_path), "WAYPOST_URL": ""}
+    assert ON_FILES[typed] in answer(typed, environment)

@@ -8,6 +8,9 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.dashboard.conftest import OpenPage
 from tests.dashboard.dashboard_relay import DashboardRelay
+from waypost.client.blocking import connect
+from waypost.client.identity import Identity
+from waypost.policy.reasons import WORDS
 
 ROUTES = ["#/", "#/inboxes", "#/inboxes/agent.wide", "#/agents", "#/breakers", "#/dead-letters"]
 ROUTES += ["#/messages", "#/rules", "#/settings", "#/pipeline"]
@@ -174,3 +177,42 @@ def test_the_theme_follows_the_system_until_one_is_chosen(open_page: OpenPage, s
     expect(page.locator("body")).to_have_css("background-color", paper["dark"])
     page.reload()
     expect(page.locator("body")).to_have_css("background-color", paper["dark"])
+
+
+def test_on_a_phone_an_agent_can_be_disconnected(
+    open_page: OpenPage, relay: DashboardRelay
+) -> None:
+    with connect(relay.url, Identity.new("agent.pocket")):
+        page = open_page("#/agents")
+        page.set_viewport_size({"width": 390, "height": 844})
+        row = page.get_by_role("row", name=re.compile("^agent.pocket"))
+        name = row.get_by_role("link")
+        assert name.evaluate("link => link.scrollWidth <= link.clientWidth")
+        page.get_by_role("button", name="Disconnect agent.pocket").click()
+        asked = page.get_by_role("dialog", name="Disconnect this agent?")
+        asked.get_by_role("button", name="Disconnect").click()
+        expect(page.get_by_text("Agent disconnected.")).to_be_visible()
+
+
+CUT = """() => [...document.querySelectorAll("main .tiles *, main .bars th, main .findings *")]
+    .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1)
+    .map((one) => one.textContent)"""
+
+
+def test_on_a_phone_the_first_screen_cuts_no_text(
+    open_page: OpenPage, relay: DashboardRelay
+) -> None:
+    relay.publish(LONG)
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(page.get_by_text("0 leased")).to_be_visible()
+    expect(page.get_by_text("partition not available")).to_be_visible()
+    assert page.evaluate(CUT) == []
+
+
+def test_the_page_names_reasons_in_the_words_of_findings_and_report(
+    open_page: OpenPage, relay: DashboardRelay
+) -> None:
+    page = open_page()
+    found = page.evaluate("import('./dashboard/app/format.js').then((one) => one.REASONS)")
+    assert found == {str(reason): words for reason, words in WORDS.items()}

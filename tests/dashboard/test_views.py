@@ -198,7 +198,7 @@ def test_the_last_backtest_is_shown_as_a_sentence_and_a_table(
 ) -> None:
     page = open_page("#/pipeline", at=lake)
     expect(page.get_by_text("of 5,000 messages, 12 would have been decided")).to_be_visible()
-    expect(page.get_by_role("row", name="accepted rate limit 12")).to_be_visible()
+    expect(page.get_by_role("row", name="stored rate limit 12")).to_be_visible()
 
 
 def test_a_first_visit_shows_the_first_steps(

@@ -128,6 +128,27 @@ def test_the_overview_lists_rejected_senders_and_the_health_of_the_node(
     expect(page.get_by_role("row").filter(has_text="backpressure").first).to_be_visible()
 
 
+def test_stuck_agents_are_listed_first_and_say_for_how_long(
+    troubled: DashboardRelay, open_page: OpenPage
+) -> None:
+    with connect(troubled.url, Identity.new("agent.alive")):
+        page = open_page("#/agents", at=troubled)
+        rows = page.get_by_role("table", name="Connected agents").get_by_role("rowheader")
+        expect(rows).to_have_text(["agent.hung", "agent.alive"])
+        hung = page.get_by_role("row", name=re.compile("^agent.hung"))
+        expect(hung).to_contain_text(re.compile(r"stuck [\d.]+ (ms|s|min)"))
+
+
+def test_scheduled_messages_count_in_the_fullest_inboxes(
+    own_relay: DashboardRelay, open_page: OpenPage
+) -> None:
+    for _ in range(3):
+        own_relay.publish("agent.later", delay=3600)
+    page = open_page(at=own_relay)
+    row = page.get_by_role("row", name=re.compile("^agent.later"))
+    expect(row.get_by_role("cell").last).to_have_text("3")
+
+
 def test_the_navigation_counts_what_there_is(troubled: DashboardRelay, open_page: OpenPage) -> None:
     page = open_page(at=troubled)
     views = page.get_by_role("navigation", name="Views")

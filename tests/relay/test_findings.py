@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from waypost.policy.breakers import CircuitState
+from waypost.policy.reasons import WORDS, Reason
 from waypost.relay.inspection.findings import EACH_MAX, Facts, what_to_look_at
 from waypost.wire.findings import FindingKind, OperatorFinding, SenderRejections
 
@@ -17,6 +18,7 @@ GIB = 1024**3
 class Inbox(msgspec.Struct, kw_only=True):
     subject: str = "agent.a"
     pending: int = 1
+    scheduled: int = 0
     leased: int = 0
     pressure: float = 0.0
     oldest_us: int | None = None
@@ -85,3 +87,14 @@ def test_a_data_directory_cannot_reset_its_breakers() -> None:
     [found] = look(breakers={"agent.a": CircuitState.HALF_OPEN}, served=False)
     assert found.command == ["breakers", "list"]
     assert "probes" in found.text
+
+
+def test_scheduled_messages_count_among_those_that_fill_an_inbox() -> None:
+    [found] = look(inboxes=[Inbox(pending=0, scheduled=7, leased=1, pressure=1.0)])
+    assert "is full with 8 messages" in found.text
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_reasons_are_named_in_the_words_of_the_dashboard_and_the_report(reason: Reason) -> None:
+    [found] = look(rejections=[rejected("agent.a", **{reason: 20})])
+    assert f"lately: {WORDS[reason]} 20" in found.text

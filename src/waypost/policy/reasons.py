@@ -1,5 +1,6 @@
 """The closed set of reasons for rejecting a message, and the form of other reasons: texts."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -17,6 +18,20 @@ class Reason(StrEnum):
     MAILBOX_UNAVAILABLE = "mailbox_unavailable"
     PARTITION_UNAVAILABLE = "partition_unavailable"
 
+
+WORDS: Mapping[str, str] = {
+    Reason.RATE_LIMITED: "rate limit",
+    Reason.FANOUT_EXCEEDED: "too many recipients",
+    Reason.BACKPRESSURE: "mailbox full",
+    Reason.QUOTA_EXCEEDED: "sender quota",
+    Reason.CIRCUIT_OPEN: "breaker open",
+    Reason.BUDGET_EXCEEDED: "budget exceeded",
+    Reason.STORAGE_FULL: "disk full",
+    Reason.ACCESS_DENIED: "access denied",
+    Reason.MAILBOX_UNAVAILABLE: "mailbox not created",
+    Reason.PARTITION_UNAVAILABLE: "partition not available",
+}
+"""Each reason in the words of the dashboard, the report and the findings."""
 
 DEAD_LETTERED: frozenset[Reason] = frozenset({Reason.BUDGET_EXCEEDED})
 """Rejections that keep the message as a dead letter."""

@@ -1,5 +1,6 @@
 """`endpoints`, `stats`, `verify` and `rebuild`: inspect a relay, check and repair its files."""
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -143,13 +144,14 @@ def verify(  # noqa: PLR0913 - one parameter per option
     from waypost.cli.backend import open_local
     from waypost.cli.rendering import console, maintenance
 
+    choice = replace(choice, data_dir=archive or choice.data_dir)
     if public_key:
         if repair:
             raise InvalidInput("--repair changes a journal: give it without --public-key")
-        _verify_archive(archive or choice.data_dir, public_key, (since, until), json)
+        _verify_archive(choice.data_dir, public_key, (since, until), json)
         return
-    if archive is not None or since is not None or until is not None:
-        raise InvalidInput("give the relay's --public-key, too: 'waypost serve' prints it")
+    if since is not None or until is not None:
+        raise InvalidInput("give the relay's --public-key, too: 'waypost keys relay' prints it")
     with maintenance.segments_bar() as on_segment:
         report = open_local(choice).verify(repair=repair, on_segment=on_segment)
     if json:
@@ -192,12 +194,23 @@ def _verify_archive(
 
 def _public_key(given: str) -> str:
     """Return a key, or the content of the file with that name."""
+    from waypost.policy.errors import InvalidMessage
+    from waypost.wire.handshake import signing_key_from
+
     try:
-        return read_file(given, _KEY_FILE_MAX_BYTES).decode(errors="replace").strip()
+        key = read_file(given, _KEY_FILE_MAX_BYTES).decode(errors="replace").strip()
     except FileNotFoundError:
-        return given
+        key = given
     except OSError as problem:
         raise InvalidInput(f"cannot read {given}: {problem.strerror}") from None
+    try:
+        signing_key_from(key)
+    except InvalidMessage:
+        raise InvalidInput(
+            f"--public-key {given:.60}: neither the public key of a relay nor a file with one;"
+            " 'waypost keys relay' prints it on the relay's machine"
+        ) from None
+    return key
 
 
 @with_data_dir_options

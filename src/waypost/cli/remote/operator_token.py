@@ -49,7 +49,8 @@ class OperatorToken:
             token = read_secret(file).decode("ascii").strip()
         except OSError as problem:
             raise CredentialMissing(
-                f"cannot read the operator's token in {file}: {problem.strerror}"
+                f"cannot read the operator's token in {file}: {problem.strerror};"
+                " give the file operator-token of the relay's data directory"
             ) from None
         except UnicodeDecodeError:
             token = ""

@@ -138,7 +138,7 @@ def show_agents(agents: list[AgentConnection]) -> None:
     if not agents:
         out.print("No agent is connected by WebSocket.")
         return
-    rows = table("Agent", "State", "Connected", "Receives", "Unacked", numbers=("Unacked",))
+    rows = table("Agent", "State", "Connected", "Receives", "In flight", numbers=("In flight",))
     ordered = sorted(agents, key=lambda one: (not one.stuck_since_us, one.subject))
     for one in ordered[:ROWS_MAX]:
         stuck = one.stuck_since_us and f"stuck, {ago(instant(one.stuck_since_us))}"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from waypost.pipeline.tables.build import BuildSummary
 
 _ROWS = 10
+_LABELS = {"accepted": "stored"}
+"""Decisions in the words of other texts; JSON keeps the name of the event."""
 
 
 def show_ingested(summary: "IngestSummary") -> None:
@@ -107,7 +109,7 @@ def show_backtest(result: "Backtest") -> None:
         if before != after
     ]
     for count, before, after in sorted(changed, reverse=True):
-        changes.add_row(before, after, f"{count:,}")
+        changes.add_row(_LABELS.get(before, before), _LABELS.get(after, after), f"{count:,}")
     out.print(changes)
     tiers = table("tier", "differences", numbers=("differences",))
     for tier, count in sorted(result.by_tier.items()):

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from waypost.policy.breakers import CLOSED, OPEN, CircuitState
-from waypost.policy.reasons import Reason
+from waypost.policy.reasons import WORDS, Reason
 from waypost.policy.reserved_names import OPERATOR, RELAY
 from waypost.wire.findings import FindingKind, OperatorFinding, SenderRejections
 
@@ -40,6 +40,8 @@ class InboxFacts(Protocol):
     def subject(self) -> str: ...
     @property
     def pending(self) -> int: ...
+    @property
+    def scheduled(self) -> int: ...
     @property
     def leased(self) -> int: ...
     @property
@@ -173,7 +175,7 @@ def _stuck_agents(facts: Facts) -> list[OperatorFinding]:
 def _rejected_senders(facts: Facts) -> list[OperatorFinding]:
     def make(one: SenderRejections, rest: str) -> OperatorFinding:
         most = sorted(one.reasons.items(), key=lambda item: (-item[1], item[0]))
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in most)
+        reasons = ", ".join(f"{WORDS.get(reason, reason)} {count:,}" for reason, count in most)
         return OperatorFinding(
             kind=FindingKind.SENDER_REJECTED,
             subject=one.sender,
@@ -240,7 +242,7 @@ def _inbox_link(subject: str) -> str:
 
 
 def _messages(inbox: InboxFacts) -> str:
-    count = inbox.pending + inbox.leased
+    count = inbox.pending + inbox.scheduled + inbox.leased
     return f"{count:,} message" if count == 1 else f"{count:,} messages"
 
 

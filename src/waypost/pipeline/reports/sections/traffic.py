@@ -29,19 +29,7 @@ from waypost.pipeline.reports.sections.model import (
     qualified_name,
     require_period,
 )
-
-REASONS = {
-    "rate_limited": "rate limit",
-    "fanout_exceeded": "too many recipients",
-    "backpressure": "mailbox full",
-    "quota_exceeded": "sender quota",
-    "circuit_open": "breaker open",
-    "budget_exceeded": "budget exceeded",
-    "storage_full": "disk full",
-    "access_denied": "access denied",
-    "mailbox_unavailable": "mailbox not created",
-    "partition_unavailable": "partition not available",
-}
+from waypost.policy.reasons import WORDS
 
 
 def fine_steps(report: ReportData) -> Times:
@@ -74,7 +62,7 @@ def _traffic_figure(report: ReportData) -> Figure:
         Series("rejected", "rejected", {one.at_ms: one.rejected for one in steps}),
     ]
     shown = [one for one in series if any(one.values.values())]
-    columns = ["From", "Publishes", "Stored", "No recipient", "Rejected", "Acked", "Failed"]
+    columns = ["From", "Publishes", "Stored", "No recipient", "Rejected", "Acknowledged", "Failed"]
     rows = [
         [
             instant(one.at_ms),
@@ -161,7 +149,7 @@ def rejections_section(report: ReportData) -> Section:
 
 def reason_label(reason: str) -> str:
     """Return a reason in plain words; an unknown one unchanged."""
-    return REASONS.get(reason, reason)
+    return WORDS.get(reason, reason)
 
 
 def _strip(report: ReportData, reason: ReasonTotal, total: int) -> Strip:

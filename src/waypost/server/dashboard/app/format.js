@@ -76,7 +76,7 @@ export const REASONS = {
   backpressure: "mailbox full",
   quota_exceeded: "sender quota",
   circuit_open: "breaker open",
-  budget_exceeded: "budget used up",
+  budget_exceeded: "budget exceeded",
   storage_full: "disk full",
   access_denied: "access denied",
   mailbox_unavailable: "mailbox not created",

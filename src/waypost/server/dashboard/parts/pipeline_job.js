@@ -63,7 +63,7 @@ const capitalised = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 /** What a backtest found: a sentence, the decisions that differ by reason, and notes. */
 export function backtestResult(found, intro) {
   const rows = Object.entries(found.by_reason ?? {}).flatMap(([then, nows]) => Object.entries(nows ?? {}).map(([now, n]) => ({ then, now, n })));
-  const words = (one) => REASONS[one] ?? one;
+  const words = (one) => (one === "accepted" ? "stored" : REASONS[one] ?? one);
   return [
     h("p", {}, `${intro} of ${plural(Number(found.messages) || 0, "message")}, ${count(Number(found.differences) || 0)} would have been decided differently.`),
     rows.length ? plainTable("Decided differently", [

@@ -12,8 +12,9 @@ export class LiveTable {
   /**
    * `columns`: {name, label, kind, value(row), cell?()} where `cell` makes a node with `show(row)`;
    * without it the text is `text(row)` or the value. `key(row)` identifies a row.
+   * On a phone, rows of the kind "tall" have several lines, all the same number.
    */
-  constructor({ caption, columns, key, empty, sort }) {
+  constructor({ caption, columns, key, empty, sort, kind = "" }) {
     Object.assign(this, { columns, key, sort });
     this.rows = new Map();
     this.order = [];
@@ -25,7 +26,7 @@ export class LiveTable {
     this.above = h("tr", { class: "space", "aria-hidden": "true" }, h("td"));
     this.below = this.above.cloneNode(true);
     this.body = h("tbody", {}, this.above, this.below);
-    this.table = h("table", { class: "live" }, h("caption", {}, caption),
+    this.table = h("table", { class: `live ${kind}` }, h("caption", {}, caption),
       h("thead", {}, h("tr", {}, this.heads)), this.body);
     this.empty = h("p", { class: "empty" }, empty);
     this.box = h("div", { class: "scroll window", tabindex: "0", role: "region", "aria-label": caption,

@@ -21,8 +21,7 @@ function stateCell() {
   const node = h("span");
   node.show = (one) => {
     setAttr(node, "class", `badge ${one.stuck_since_us ? "stuck" : "alive"}`);
-    setText(node, one.stuck_since_us ? "stuck" : "alive");
-    setAttr(node, "title", one.stuck_since_us ? `for ${span((live.nowUs() - one.stuck_since_us) / 1000)}` : null);
+    setText(node, one.stuck_since_us ? `stuck ${span((live.nowUs() - one.stuck_since_us) / 1000)}` : "alive");
   };
   return node;
 }
@@ -66,25 +65,25 @@ function askDisconnect(name) {
 
 const COLUMNS = [
   { name: "subject", label: "Agent", kind: "name", value: (one) => one.subject, cell: linkCell((one) => toInbox(one.subject), (one) => one.subject) },
-  { name: "state", label: "State", value: (one) => -one.stuck_since_us, cell: stateCell },
-  { name: "since", label: "For", kind: "number", value: (one) => -one.since_us, text: since },
+  { name: "state", label: "State", kind: "state", value: (one) => one.stuck_since_us || Infinity, cell: stateCell },
+  { name: "since", label: "Connected", kind: "number wide", value: (one) => -one.since_us, text: since },
   { name: "address", label: "From", kind: "wide roomy", value: (one) => one.address },
   { name: "receive", label: "Mode", kind: "wide", value: (one) => one.receive, text: (one) => `${one.receive === "push" ? "push" : "pull"}${one.shared ? ", shared" : ""}` },
   { name: "pending", label: "Pending", kind: "number wide", value: (one) => one.pending, text: (one) => count(one.pending) },
-  { name: "unconfirmed", label: "Unacked", kind: "number", value: (one) => one.unconfirmed, text: (one) => count(one.unconfirmed) },
+  { name: "unconfirmed", label: "In flight", kind: "number wide", value: (one) => one.unconfirmed, text: (one) => count(one.unconfirmed) },
   { name: "unsent", label: "Unsent", kind: "number wide", value: (one) => one.unsent, text: (one) => count(one.unsent) },
-  { name: "act", label: "Actions", kind: "act wide", value: (one) => one.subject, cell: actCell },
+  { name: "act", label: "Actions", kind: "act", value: (one) => one.subject, cell: actCell },
 ];
 
 export function show(main) {
   const table = new LiveTable({
-    caption: "Connected agents", columns: COLUMNS, key: (one) => one.key, sort: { by: "since", down: false },
+    caption: "Connected agents", kind: "tall", columns: COLUMNS, key: (one) => one.key, sort: { by: "state", down: false },
     empty: "No agent is connected by WebSocket. Agents that read over HTTP have no connection, so they are not listed.",
   });
   const statusText = h("p", { class: "aside", role: "status" }, " ");
   relayPaths().catch(() => {});
   main.append(h("h1", { tabindex: "-1" }, title), statusText, table.node,
-    h("p", { class: "aside" }, "Pending: in the agent's inbox. Unacked: sent, not acknowledged yet. Unsent: in its outbound queue. Stuck: it acknowledges nothing, so its messages are pending again."));
+    h("p", { class: "aside" }, "Pending: in the agent's inbox. In flight: sent, not acknowledged yet. Unsent: in its outbound queue. Stuck: it acknowledges nothing, so its messages are pending again."));
   const stream = new Stream("/v1/live?show=agents", {
     onEvent: (_, news) => {
       if (news.whole) table.replace(news.rows);

@@ -82,7 +82,7 @@ function listOf(reason, members, after) {
     { label: "First failed", kind: "wide", cell: (one) => when(microseconds(one.first_failed_at)) },
     { label: "Last failed", kind: "wide", cell: (one) => when(microseconds(one.last_failed_at)) },
     { label: "", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive(one.ids, one.endpoint).then(after), "aria-label": `Redrive ${plural(one.count, "dead letter")} of ${one.endpoint}` }, "Redrive") },
-  ], rows, { shown: false });
+  ], rows, { shown: false, stacked: true });
   const listed = growingList({ table, one: "inbox", many: "inboxes", size: GROUPS_SHOWN });
   listed.update(members, { all: members.length });
   return listed.node;

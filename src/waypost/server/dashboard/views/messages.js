@@ -18,7 +18,7 @@ export function show(main, { query }) {
     h("select", { id: `by-${name}`, name }, options.map(([value, words]) => h("option", { value, selected: value === (query.get(name) ?? "") }, words))));
   const results = h("div", { "aria-busy": "true" }, emptyNote("Searching…"));
   const form = h("form", { class: "search", role: "search", onsubmit: search },
-    field("id", "Message id", "01JCQ7Z0000000000000000000"), field("thread", "Thread", "the id of its first message"), field("sender", "Sender", "agent.web, or agent.>"), field("endpoint", "Inbox", "agent.billing, or agent.*"),
+    field("id", "Message id", "01JCQ7Z0…"), field("thread", "Thread", "first message id"), field("sender", "Sender", "agent.>"), field("endpoint", "Inbox", "agent.billing"),
     select("outcome", "Outcome", [["", "any"], ...Object.entries(OUTCOMES).filter(([one]) => one !== "gone")]), select("minutes", "Arrived", AGES),
     h("div", { class: "field" }, h("button", { type: "submit", class: "primary" }, "Search")));
   main.append(h("h1", { tabindex: "-1" }, title), form, h("section", {}, h("h2", { class: "unseen" }, "Results"), results));

@@ -203,7 +203,7 @@ function makeFullest() {
       setAttr(one.link, "title", inbox.subject);
       setText(one.link, inbox.subject);
       one.shown.show(inbox.pressure, standing.pressure_warning_at);
-      setText(one.number, count(inbox.pending + inbox.leased));
+      setText(one.number, count(inbox.pending + inbox.scheduled + inbox.leased));
     });
     rows.forEach((one, at) => setAttr(one.node, "hidden", at < standing.fullest.length ? null : ""));
   }
@@ -219,7 +219,7 @@ function makeSenders() {
     { label: "Sender", kind: "name", cell: (one) => (one.sender ? link(one) : "other senders") },
     { label: "Rejected", kind: "number", cell: (one) => count(one.total) },
     { label: "Reasons", cell: reasons },
-  ], rows, { shown: false });
+  ], rows, { shown: false, stacked: true });
   const listed = growingList({ table, one: "sender", many: "senders", size: SENDERS_SHOWN });
   let shown = null;
   function update({ rejections: found, rejected_senders: all }) {
