@@ -203,15 +203,26 @@ class Mailbox:
 
     def remove(self, message: Message) -> None:
         """Remove a live message."""
-        if message.state is LEASED:
-            self.leased_count -= 1
-        elif message.state is SCHEDULED:
-            self.scheduled_count -= 1
-        message.state = GONE
-        del self.live[message.id]
-        self.occupancy.remove(message.sender, message.size, message.tier)
-        if message.queued and len(self.queue) > 2 * len(self.live) + _STALE_QUEUE_ENTRIES_MAX:
+        self.remove_all((message.id,))
+
+    def remove_all(self, ids: Iterable[str]) -> list[Message]:
+        """Remove the live messages with these ids, and return them."""
+        live, removed, is_queued = self.live, list[Message](), False
+        for message_id in ids:
+            message = live.pop(message_id, None)
+            if message is None:
+                continue
+            if message.state is LEASED:
+                self.leased_count -= 1
+            elif message.state is SCHEDULED:
+                self.scheduled_count -= 1
+            message.state = GONE
+            is_queued = is_queued or message.queued
+            removed.append(message)
+        self.occupancy.remove_all(removed)
+        if is_queued and len(self.queue) > 2 * len(live) + _STALE_QUEUE_ENTRIES_MAX:
             self._compact_queue()
+        return removed
 
     def dead_letter(
         self, message: Message, cause: DeadLetterCause, reason: str, at_us: int
@@ -234,7 +245,7 @@ class Mailbox:
         """Remove a dead letter, and return it if there is one with this id."""
         message = self.dead.pop(message_id, None)
         if message is not None and message.cause is REJECTED:
-            self.rejected.remove(message.sender, message.size, message.tier)
+            self.rejected.remove_all((message,))
         return message
 
     def take(
