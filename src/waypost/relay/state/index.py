@@ -303,7 +303,7 @@ def take_changes(state: RelayState, position: Position, *, replace_all: bool = F
         if message.state is GONE:
             gone.append(order)
         else:
-            messages.append(replace(message, cached=None))
+            messages.append(replace(message, arrival=None, content=None))
     endpoints: list[tuple[str, int | None, str]] = []
     for subject in state.dirty_endpoints:
         mailbox = state.mailboxes.get(subject)

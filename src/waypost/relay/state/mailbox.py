@@ -52,7 +52,7 @@ class Message(msgspec.Struct, gc=False):
     """One message in one mailbox. `ttl` is ms since the epoch, `*_us` are µs.
 
     `tier` is that of its sender on arrival, `cause` that of a dead letter. `due_us` is when it was
-    scheduled for, or 0. `cached` holds its arrival and its payload as JSON, or None.
+    scheduled for, or 0. `arrival` and `content`, its payload as JSON, are cached: None if not.
     """
 
     id: str
@@ -74,7 +74,8 @@ class Message(msgspec.Struct, gc=False):
     failed_at_us: int = 0
     cause: DeadLetterCause = NOT_DEAD
     due_us: int = 0
-    cached: tuple[Accepted | Rejected, bytes] | None = None
+    arrival: Accepted | Rejected | None = None
+    content: bytes | None = None
 
 
 def message_from_event(event: Accepted | Rejected | Forwarded, location: Location) -> Message:

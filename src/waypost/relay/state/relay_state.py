@@ -286,7 +286,7 @@ class RelayState:
         mailbox = self.mailbox(event.endpoint)
         acked = mailbox.remove_all(ids)
         for message in acked:
-            message.cached = None  # it is not read again
+            message.arrival = message.content = None  # it is not read again
         self.waits_us.extend([at_us - max(one.at_us, one.due_us) for one in acked])
         self._mark_removed(acked)
         self.drop_if_empty(mailbox)
@@ -355,7 +355,8 @@ class RelayState:
         mailbox, message = self._find_live(event)
         if message is not None and message.state is SCHEDULED:
             self.scheduled.discard(message)
-            self._mark_removed((msgspec.structs.replace(message, state=GONE, cached=None),))
+            gone = msgspec.structs.replace(message, state=GONE, arrival=None, content=None)
+            self._mark_removed((gone,))
             mailbox.queue_due(message, event.seq)
             self.dirty[message.order] = message
 
