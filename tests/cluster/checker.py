@@ -178,4 +178,5 @@ def facts(state: RelayState) -> dict[str, Any]:
         )
         for mailbox in state.mailboxes.values()
     }
-    return {"seq": state.seq, "mailboxes": mailboxes, "leased": set(state.leased)}
+    leased = {(one.endpoint, one.id) for one in state.leased()}
+    return {"seq": state.seq, "mailboxes": mailboxes, "leased": leased}

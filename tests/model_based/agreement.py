@@ -14,7 +14,7 @@ def assert_memory_is(relay: Relay, total: Sum, now_ms: int) -> None:
     dead = {box.subject: {one.id: one.reason for one in box.dead.values()} for box in boxes}
     assert {name: found for name, found in dead.items() if found} == total.dead()
     leased = {(name, one) for name, box in total.boxes.items() for one in box.leased}
-    assert set(state.leased) == leased
+    assert {(one.endpoint, one.id) for one in state.leased()} == leased
     later = {(name, one) for name, box in total.boxes.items() for one in box.scheduled}
     assert {(one.endpoint, one.id) for one in state.scheduled.of(None)} == later
     assert len(state.scheduled) == len(later)

@@ -1,14 +1,23 @@
 """Occupancy equals a recount of the mailbox; eviction takes the heaviest sender's oldest."""
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from waypost.policy.occupancy import Occupancy, choose_purges, choose_victims, heaviest
+from waypost.policy.tiers import Tier
 
 SENDERS = st.sampled_from(["a", "b", "c"])
 RANKED = st.lists(st.tuples(st.integers(1, 3), SENDERS, st.integers(0, 9)), max_size=14)
 Candidate = tuple[int, str, int]
+
+
+class Counted(NamedTuple):
+    sender: str
+    size: int
+    tier: int = Tier.ACTIVE
 
 
 def mailbox_of(messages: list[tuple[str, int]]) -> Occupancy:
@@ -55,7 +64,7 @@ def test_messages_are_counted_in_total_and_by_sender() -> None:
 
 def test_a_sender_with_nothing_left_takes_no_memory() -> None:
     mailbox = mailbox_of([("a", 10), ("b", 5)])
-    mailbox.remove("a", 10)
+    mailbox.remove_all([Counted("a", 10)])
     assert list(mailbox.by_sender) == ["b"]
 
 
@@ -68,7 +77,7 @@ def test_asking_about_a_stranger_takes_no_memory() -> None:
 def test_removing_an_unknown_message_is_an_error_and_changes_nothing() -> None:
     mailbox = mailbox_of([("a", 10)])
     with pytest.raises(KeyError):
-        mailbox.remove("b", 10)
+        mailbox.remove_all([Counted("b", 10)])
     assert (mailbox.depth, mailbox.bytes) == (1, 10)
 
 
@@ -84,7 +93,9 @@ def test_occupancy_always_equals_a_recount(steps: list[tuple[str, int, int] | in
             mailbox.add(*step)
             present.append(step)
         elif present:
-            mailbox.remove(*present.pop(step % len(present)))
+            first = step % len(present)
+            mailbox.remove_all([Counted(*one) for one in present[first : first + 2]])
+            del present[first : first + 2]
         assert mailbox.depth == len(present)
         assert mailbox.bytes == sum(size for _, size, _ in present)
         assert mailbox.by_sender == {

@@ -40,7 +40,7 @@ def test_messages_of_the_relay_have_room_beside_the_caps_of_a_mailbox() -> None:
         Reason.BACKPRESSURE,
         "backpressure: 2 messages of the relay are pending in this mailbox",
     )
-    mailbox.remove("_relay", 100, Tier.ACTIVE)
+    mailbox.remove_all([arrival("_relay", 100)])
     assert of_relay(mailbox, room, size=150).reason is None
     assert of_relay(mailbox, room, size=151).reason is Reason.BACKPRESSURE
 

@@ -6,12 +6,24 @@ Rule 3  A message counts as a stranger's if its sender was UNKNOWN when it arriv
 Rule 4  Victims are of the lowest rank first; within a rank, of the sender that has the most.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
+from typing import Protocol
 
 from waypost.policy.tiers import ACTIVE, UNKNOWN
 
 _NOTHING = (0, 0)
+
+
+class CountedMessage(Protocol):
+    """A message that was counted: with the arguments of `Occupancy.add`."""
+
+    @property
+    def sender(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def tier(self) -> int: ...
 
 
 class Occupancy:
@@ -37,18 +49,22 @@ class Occupancy:
         count, held = by_sender.get(sender, _NOTHING)
         by_sender[sender] = (count + 1, held + size_bytes)
 
-    def remove(self, sender: str, size_bytes: int, tier: int = ACTIVE) -> None:
-        """Stop counting a message of `sender`; the arguments are those of `add`."""
-        count, held = self.by_sender[sender]
-        self.depth -= 1
-        self.bytes -= size_bytes
-        if tier == UNKNOWN:
-            self.strangers_depth -= 1
-            self.strangers_bytes -= size_bytes
-        if count == 1:
-            del self.by_sender[sender]
-        else:
-            self.by_sender[sender] = (count - 1, held - size_bytes)
+    def remove_all(self, messages: Collection[CountedMessage]) -> None:
+        """Stop counting messages."""
+        by_sender, removed_bytes = self.by_sender, 0
+        for message in messages:
+            sender, size_bytes = message.sender, message.size
+            count, held = by_sender[sender]
+            removed_bytes += size_bytes
+            if message.tier == UNKNOWN:
+                self.strangers_depth -= 1
+                self.strangers_bytes -= size_bytes
+            if count == 1:
+                del by_sender[sender]
+            else:
+                by_sender[sender] = (count - 1, held - size_bytes)
+        self.depth -= len(messages)
+        self.bytes -= removed_bytes
 
     def held_by(self, sender: str) -> tuple[int, int]:
         """Return the messages and bytes of `sender`."""

@@ -112,7 +112,8 @@ class Relay(OpenableRelay):
             deliver_at,
             sender=sender,
         )
-        return await self.publish_draft(draft)
+        publishing = self._runtime.publishing
+        return await publishing.until_durable(publishing.publish(draft))
 
     async def publish_many(
         self, drafts: Iterable[Draft | Mapping[str, object]]

@@ -292,7 +292,7 @@ class Runtime:
 
         Messages of handlers become dead letters: a handler may have run, and runs at most once.
         """
-        for message in sorted(self.ledger.state.leased.values(), key=lambda one: -one.order):
+        for message in sorted(self.ledger.state.leased(), key=lambda one: -one.order):
             if message.via == "handler":
                 reason = "interrupted: the relay stopped while its handler may have been running"
                 self.transitions.fail(message, reason, via="restart", uncounted=True)

@@ -219,8 +219,7 @@ async def test_numbers_in_payloads_keep_their_notation(served: HttpRelay) -> Non
     )
     assert sent.status_code == 200
     [stored] = served.relay._runtime.ledger.state.mailboxes["agent.b"].live.values()
-    assert stored.cached is not None
-    assert stored.cached[1] == b'{"big":123456789012345678901234567890,"f":1.10}'
+    assert stored.content == b'{"big":123456789012345678901234567890,"f":1.10}'
 
 
 async def test_the_operator_publishes_under_its_own_name(served: HttpRelay) -> None:

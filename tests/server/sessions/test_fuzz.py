@@ -192,7 +192,7 @@ async def test_no_frame_breaks_the_relay_or_leaks_memory(
         await server.wait_until_idle()
         assert [one for one in caplog.records if one.levelno >= 40] == []
         assert len(server.context.hub) == 0
-        assert len(server.relay._runtime.ledger.state.leased) == 0, "held for nobody"
+        assert server.relay._runtime.ledger.state.leased() == [], "held for nobody"
         gc.collect()
         assert len(asyncio.all_tasks()) == tasks_before
         total = add_up_directory(launcher.data)

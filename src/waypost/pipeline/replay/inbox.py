@@ -295,7 +295,7 @@ class ReplayInbox:
     def _remove(self, key: str) -> ReplayMessage | None:
         message = self.messages.pop(key, None)
         if message is not None:
-            self.occupancy.remove(message.sender, message.size, message.tier)
+            self.occupancy.remove_all((message,))
             if message.counterfactual:
                 del self._counterfactual[key]
         return message

@@ -2,14 +2,17 @@
 
 import heapq
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from waypost.relay.clock import Cancel, Timers
 
-Deadline = tuple[int, str, str]
-"""When (µs), of which subject, and what; a plain tuple, because each lease has one."""
+What = TypeVar("What")
+
+Deadline = tuple[int, str, What]
+"""When (µs), of which subject, and what."""
 
 
-class Deadlines:
+class Deadlines(Generic[What]):
     """Calls `on_due` with the deadlines that have passed, the earliest first.
 
     A deadline cannot be removed: `on_due` ignores those that are no longer valid.
@@ -19,16 +22,16 @@ class Deadlines:
         self,
         timers: Timers,
         now_us: Callable[[], int],
-        on_due: Callable[[list[Deadline]], None],
+        on_due: Callable[[list[Deadline[What]]], None],
     ) -> None:
         self._timers = timers
         self._now_us = now_us
         self._on_due = on_due
-        self._heap: list[Deadline] = []
+        self._heap: list[Deadline[What]] = []
         self._cancel_timer: Cancel | None = None
         self._timer_at_us = 0
 
-    def add(self, deadline: Deadline) -> None:
+    def add(self, deadline: Deadline[What]) -> None:
         """Add a deadline; `set_timer` has to follow."""
         heapq.heappush(self._heap, deadline)
 
@@ -47,7 +50,7 @@ class Deadlines:
     def run_due(self) -> None:
         """Call `on_due` with every deadline that has passed."""
         now_us, self._timer_at_us = self._now_us(), 0
-        due: list[Deadline] = []
+        due: list[Deadline[What]] = []
         while self._heap and self._heap[0][0] <= now_us:
             due.append(heapq.heappop(self._heap))
         self.set_timer()

@@ -19,7 +19,7 @@ from waypost.relay.delivery.deadlines import Deadline, Deadlines
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import RelayError
 from waypost.relay.state.ledger import Ledger
-from waypost.relay.state.mailbox import Mailbox, Message
+from waypost.relay.state.mailbox import LEASED, Mailbox, Message
 from waypost.relay.state.payloads import PayloadStore, envelope_of
 from waypost.wire.envelopes import Envelope
 
@@ -97,7 +97,10 @@ class Leases:
     def extend(self, subject: str, ids: str | Iterable[str], seconds: float) -> list[Message]:
         """Extend leases to end after `seconds` at the earliest; return the messages leased now."""
         leased, extended = self._claims.extend(subject, ids, seconds)
-        self._add_deadlines([one for one in extended if one.via == VIA])
+        for message in extended:
+            if message.via == VIA:
+                self._deadlines.add((message.until_us, subject, (message.id,)))
+        self._deadlines.set_timer()
         return leased
 
     def time_out(self) -> None:
@@ -126,7 +129,10 @@ class Leases:
         claimed = self._claims.claim(
             mailbox, limit, VIA, max_size_bytes=max_size_bytes, lease_us=lease_us
         )
-        self._add_deadlines(claimed)
+        if claimed:  # at once, so until the same time
+            ids = tuple([message.id for message in claimed])
+            self._deadlines.add((claimed[0].until_us, subject, ids))
+            self._deadlines.set_timer()
         leased = []
         for message in claimed:
             try:
@@ -135,17 +141,14 @@ class Leases:
                 self._claims.on_unreadable(message, problem, VIA)
         return leased
 
-    def _add_deadlines(self, claimed: list[Message]) -> None:
-        add = self._deadlines.add
-        for message in claimed:
-            add((message.until_us, message.endpoint, message.id))
-        self._deadlines.set_timer()
-
-    def _time_out(self, due: list[Deadline]) -> None:
-        for until_us, endpoint, message_id in due:
-            message = self._ledger.state.leased.get((endpoint, message_id))
-            if message is not None and message.until_us == until_us and message.via == VIA:
-                self._claims.returns.fail(message, "lease timed out", VIA)
+    def _time_out(self, due: list[Deadline[tuple[str, ...]]]) -> None:
+        for until_us, subject, ids in due:
+            mailbox = self._ledger.state.mailboxes.get(subject)
+            live = {} if mailbox is None else mailbox.live
+            for message in [live[one] for one in ids if one in live]:
+                is_leased = message.state is LEASED and message.via == VIA
+                if is_leased and message.until_us == until_us:
+                    self._claims.returns.fail(message, "lease timed out", VIA)
 
     async def _wait_for_messages(self, subject: str, until_us: int) -> bool:
         """Wait until `subject` may have messages; return False if that takes too long."""

@@ -105,7 +105,7 @@ class LifeSigns:
         extended_us = max(one.until_us for one in in_flight.values())
         return agent_deadline_us(consumer.alive_us, self._timeout_us(), extended_us)
 
-    def _on_due(self, due: list[Deadline]) -> None:
+    def _on_due(self, due: list[Deadline[str]]) -> None:
         for at_us, _, key in due:
             watched = self._watched.get(key)
             if watched is not None and watched[1] == at_us:

@@ -171,6 +171,6 @@ class Returns:
             self._delays.add((at_us, subject, ""))
             self._delays.set_timer()
 
-    def _on_due(self, due: list[Deadline]) -> None:
+    def _on_due(self, due: list[Deadline[str]]) -> None:
         for subject in dict.fromkeys(subject for _, subject, _ in due):
             self._ledger.listeners.visible(subject)

@@ -49,8 +49,8 @@ class Parents:
         if mailbox is not None:
             message = mailbox.live.get(message_id) or mailbox.dead.get(message_id)
         if message is not None and message.via:
-            if message.cached is not None:
-                return envelope_of(message.cached[0], None)
+            if message.arrival is not None:
+                return envelope_of(message.arrival, None)
             location = message.location
         else:
             found = self._acked.get(agent, message_id)

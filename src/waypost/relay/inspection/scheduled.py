@@ -36,8 +36,8 @@ def _due(message: Message) -> tuple[int, int]:
 
 def _subject(message: Message, payloads: PayloadStore) -> str:
     """Return what a message was published to; empty if its line in the journal is damaged."""
-    if message.cached is not None:
-        return message.cached[0].subject
+    if message.arrival is not None:
+        return message.arrival.subject
     try:
         return payloads.read_arrival(message.location).subject
     except (RelayError, OSError):

@@ -158,9 +158,7 @@ class Index:
             is_outgoing = message.endpoint.startswith(OUTBOX_PREFIX)
             mailbox = (state.outbox if is_outgoing else state.mailbox)(message.endpoint)
             (mailbox.add_dead if message.state is DEAD else mailbox.add)(message)
-            if message.state is LEASED:
-                state.leased[message.endpoint, message.id] = message
-            elif message.state is SCHEDULED:
+            if message.state is SCHEDULED:
                 state.scheduled.add(message)
 
     def last_seen(self, pair: tuple[str, str]) -> int | None:
@@ -305,7 +303,7 @@ def take_changes(state: RelayState, position: Position, *, replace_all: bool = F
         if message.state is GONE:
             gone.append(order)
         else:
-            messages.append(replace(message, cached=None))
+            messages.append(replace(message, arrival=None, content=None))
     endpoints: list[tuple[str, int | None, str]] = []
     for subject in state.dirty_endpoints:
         mailbox = state.mailboxes.get(subject)

@@ -52,7 +52,7 @@ class Message(msgspec.Struct, gc=False):
     """One message in one mailbox. `ttl` is ms since the epoch, `*_us` are µs.
 
     `tier` is that of its sender on arrival, `cause` that of a dead letter. `due_us` is when it was
-    scheduled for, or 0. `cached` holds its arrival and its payload as JSON, or None.
+    scheduled for, or 0. `arrival` and `content`, its payload as JSON, are cached: None if not.
     """
 
     id: str
@@ -74,7 +74,8 @@ class Message(msgspec.Struct, gc=False):
     failed_at_us: int = 0
     cause: DeadLetterCause = NOT_DEAD
     due_us: int = 0
-    cached: tuple[Accepted | Rejected, bytes] | None = None
+    arrival: Accepted | Rejected | None = None
+    content: bytes | None = None
 
 
 def message_from_event(event: Accepted | Rejected | Forwarded, location: Location) -> Message:
@@ -203,15 +204,26 @@ class Mailbox:
 
     def remove(self, message: Message) -> None:
         """Remove a live message."""
-        if message.state is LEASED:
-            self.leased_count -= 1
-        elif message.state is SCHEDULED:
-            self.scheduled_count -= 1
-        message.state = GONE
-        del self.live[message.id]
-        self.occupancy.remove(message.sender, message.size, message.tier)
-        if message.queued and len(self.queue) > 2 * len(self.live) + _STALE_QUEUE_ENTRIES_MAX:
+        self.remove_all((message.id,))
+
+    def remove_all(self, ids: Iterable[str]) -> list[Message]:
+        """Remove the live messages with these ids, and return them."""
+        live, removed, is_queued = self.live, list[Message](), False
+        for message_id in ids:
+            message = live.pop(message_id, None)
+            if message is None:
+                continue
+            if message.state is LEASED:
+                self.leased_count -= 1
+            elif message.state is SCHEDULED:
+                self.scheduled_count -= 1
+            message.state = GONE
+            is_queued = is_queued or message.queued
+            removed.append(message)
+        self.occupancy.remove_all(removed)
+        if is_queued and len(self.queue) > 2 * len(live) + _STALE_QUEUE_ENTRIES_MAX:
             self._compact_queue()
+        return removed
 
     def dead_letter(
         self, message: Message, cause: DeadLetterCause, reason: str, at_us: int
@@ -234,7 +246,7 @@ class Mailbox:
         """Remove a dead letter, and return it if there is one with this id."""
         message = self.dead.pop(message_id, None)
         if message is not None and message.cause is REJECTED:
-            self.rejected.remove(message.sender, message.size, message.tier)
+            self.rejected.remove_all((message,))
         return message
 
     def take(

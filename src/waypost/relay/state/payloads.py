@@ -34,16 +34,16 @@ class PayloadStore:
 
     def cache(self, message: Message, event: Accepted | Rejected, content: bytes) -> None:
         """Cache the arrival and the payload of a message just stored."""
-        message.cached = (event, content)
+        message.arrival, message.content = event, content
         cached = self._cached
         cached.append(message)
         self._cached_bytes += message.size
-        while cached[0].cached is None or (
+        while cached[0].arrival is None or (
             self._cached_bytes > payloads_in_memory_max_bytes
             and cached[0].order <= self._committed_seq()  # otherwise it is only here
         ):
             oldest = cached.popleft()
-            oldest.cached = None
+            oldest.arrival = oldest.content = None
             self._cached_bytes -= oldest.size
 
     def stored_envelope(self, message: Message) -> Envelope:
@@ -53,8 +53,9 @@ class PayloadStore:
 
     def read(self, message: Message) -> tuple[Accepted | Rejected, bytes]:
         """Return the arrival of a message, and its payload as JSON."""
-        if message.cached is not None:
-            return message.cached
+        event, content = message.arrival, message.content
+        if event is not None and content is not None:
+            return event, content
         event = self.read_arrival(message.location)
         return event, self._payload(event, message.location.segment)
 

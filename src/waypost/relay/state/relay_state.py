@@ -58,7 +58,6 @@ class RelayState:
         self.windows = self.senders.windows
         self.last_seen = self.senders.last_seen
         self.duplicates = self.senders.duplicates
-        self.leased: dict[tuple[str, str], Message] = {}
         self.scheduled = ScheduledMessages()
         self.dirty: dict[int, Message] = {}
         """Messages that differ from the index, by order."""
@@ -134,6 +133,16 @@ class RelayState:
             mailbox.registered = True
             self._tickets[subject] = self.endpoints.add(subject, mailbox)
 
+    def leased(self) -> list[Message]:
+        """Return the leased messages of all mailboxes."""
+        return [
+            message
+            for mailbox in self.mailboxes.values()
+            if mailbox.leased_count
+            for message in mailbox.live.values()
+            if message.state is LEASED
+        ]
+
     def dead_messages(
         self, subject: str | None = None, before_us: int | None = None
     ) -> list[Message]:
@@ -202,7 +211,7 @@ class RelayState:
         if message is None:
             return  # its arrival was in a deleted segment
         outbox.remove(message)
-        self._mark_removed(message)
+        self._mark_removed((message,))
         self.senders.note_decided(event)
 
     def _rejected(self, event: events.Rejected, location: Location) -> Message | None:
@@ -236,55 +245,55 @@ class RelayState:
             self.drop_if_empty(mailbox)  # its arrival was in a deleted segment
         return mailbox, message
 
-    def _mark_removed(self, message: Message) -> None:
-        """Mark a removed message for the index; one never checkpointed needs no delete."""
-        if message.order > self.indexed_seq:
-            self.dirty.pop(message.order, None)
-        else:
-            self.dirty[message.order] = message
+    def _mark_removed(self, messages: Iterable[Message]) -> None:
+        """Mark removed messages for the index; one never checkpointed needs no delete."""
+        dirty, indexed_seq = self.dirty, self.indexed_seq
+        for message in messages:
+            order = message.order
+            if order > indexed_seq:
+                dirty.pop(order, None)
+            else:
+                dirty[order] = message
 
     def _forget_dead(self, mailbox: Mailbox, message_id: str) -> Message | None:
         message = mailbox.remove_dead(message_id)
         if message is not None:
             message.state = GONE
-            self._mark_removed(message)
+            self._mark_removed((message,))
         return message
 
     def _leased(self, event: events.Leased, location: Location) -> None:
-        ids, endpoint = event.ids or (event.id,), event.endpoint
+        ids, attempt, until_us, via = event.ids, event.attempt, event.until_us, event.via
+        ids = ids or (event.id,)
         self.counts["extended" if event.extended else "leased"] += len(ids)
-        mailbox = self.mailbox(endpoint)
+        mailbox = self.mailbox(event.endpoint)
+        live, dirty = mailbox.live, self.dirty
         for message_id in ids:
-            message = mailbox.live.get(message_id)
+            message = live.get(message_id)
             if message is not None:
-                self.dirty[message.order] = message
+                dirty[message.order] = message
                 if message.state is not LEASED:
                     message.state = LEASED
                     mailbox.leased_count += 1
-                message.attempt = event.attempt
-                message.until_us = event.until_us
-                message.via = event.via
-                self.leased[endpoint, message_id] = message
+                message.attempt = attempt
+                message.until_us = until_us
+                message.via = via
         self.drop_if_empty(mailbox)
 
     def _acked(self, event: events.Acked, location: Location) -> None:
-        ids, endpoint, at_us = event.ids or (event.id,), event.endpoint, event.at_us
+        ids, at_us = event.ids or (event.id,), event.at_us
         self.counts["acked"] += len(ids)
-        mailbox = self.mailbox(endpoint)
-        for message_id in ids:
-            self.leased.pop((endpoint, message_id), None)
-            message = mailbox.live.get(message_id)
-            if message is not None:
-                self.waits_us.append(at_us - max(message.at_us, message.due_us))
-                message.cached = None  # it is not read again
-                mailbox.remove(message)
-                self._mark_removed(message)
+        mailbox = self.mailbox(event.endpoint)
+        acked = mailbox.remove_all(ids)
+        for message in acked:
+            message.arrival = message.content = None  # it is not read again
+        self.waits_us.extend([at_us - max(one.at_us, one.due_us) for one in acked])
+        self._mark_removed(acked)
         self.drop_if_empty(mailbox)
 
     def _returned(self, event: events.Returned, location: Location) -> None:
         self.counts["returned"] += 1
         mailbox, message = self._find_live(event)
-        self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
             self.dirty[message.order] = message
             message.not_before_us = event.not_before_us
@@ -302,7 +311,6 @@ class RelayState:
 
     def _dead_letter(self, event: events.Failed | events.Evicted, cause: DeadLetterCause) -> None:
         mailbox, message = self._find_live(event)
-        self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
             self.scheduled.discard(message)
             self.dirty[message.order] = message
@@ -314,9 +322,8 @@ class RelayState:
         if event.was == "dead":
             self._forget_dead(mailbox, event.id)
         elif message is not None:
-            self.leased.pop((event.endpoint, event.id), None)
             mailbox.remove(message)
-            self._mark_removed(message)
+            self._mark_removed((message,))
         self.drop_if_empty(mailbox)
 
     def _redriven(self, event: events.Redriven, location: Location) -> Message | None:
@@ -348,7 +355,8 @@ class RelayState:
         mailbox, message = self._find_live(event)
         if message is not None and message.state is SCHEDULED:
             self.scheduled.discard(message)
-            self._mark_removed(msgspec.structs.replace(message, state=GONE, cached=None))
+            gone = msgspec.structs.replace(message, state=GONE, arrival=None, content=None)
+            self._mark_removed((gone,))
             mailbox.queue_due(message, event.seq)
             self.dirty[message.order] = message
 
@@ -358,7 +366,7 @@ class RelayState:
         if message is not None and message.state is SCHEDULED:
             self.scheduled.discard(message)
             mailbox.remove(message)
-            self._mark_removed(message)
+            self._mark_removed((message,))
             self.drop_if_empty(mailbox)
 
     def _pair_seen(self, event: events.PairSeen, location: Location) -> None:
