@@ -227,7 +227,8 @@ class Session:
     @property
     def has_unwritten(self) -> bool:
         """Return whether operations are waiting to be written."""
-        return self._inbox.has_unwritten or self._outbox.has_unwritten
+        proof = self._auth is not None
+        return proof or self._inbox.has_unwritten or self._outbox.has_unwritten
 
     def next_frame(self) -> bytes | None:
         """Return the next frame to write, as full as its limits allow; None without operations."""
