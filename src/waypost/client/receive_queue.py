@@ -59,8 +59,7 @@ class ReceiveQueue:
         """Append a message that takes `size` bytes of memory."""
         self._messages.append((message, size))
         self._bytes += size
-        if size > self._largest_bytes:
-            self._largest_bytes = size
+        self._largest_bytes = max(self._largest_bytes, size)
         self._arrived.set()
 
     def close(self, problem: Exception | None) -> None:

@@ -264,18 +264,19 @@ class Session:
         events: list[SessionEvent] = []
         try:
             for operation in operations:
-                self._process(operation, now_ms, events)
+                if isinstance(operation, frames.Message):  # as most of them are
+                    self._message(operation, events)
+                else:
+                    self._process(operation, now_ms, events)
         except InvalidInput:
             self._discard(events)
             raise
         return events
 
     def _process(
-        self, operation: frames.FromRelay, now_ms: int, events: list[SessionEvent]
+        self, operation: frames.ControlOperation, now_ms: int, events: list[SessionEvent]
     ) -> None:
         match operation:
-            case frames.Message():
-                self._message(operation, events)
             case frames.SendResult() | frames.SentMany():
                 self._sent(operation, events)
             case frames.DeliveryConfirm() | frames.DeliveryConfirms():
