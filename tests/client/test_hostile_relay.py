@@ -352,7 +352,7 @@ async def test_errors_of_the_relay_do_not_fill_the_log(caplog: pytest.LogCapture
         await connection.send_frame(message("m-1"))
 
     async with attacked(complain) as agent:
-        await agent.receive(5)
+        await agent.receive(60)
     errors = [one.getMessage() for one in caplog.records if "from the relay" in one.message]
     assert len(errors) == 10
     assert all(one.isprintable() and len(one) < 400 for one in errors)

@@ -32,7 +32,8 @@ class DeliveryConfirmations:
         self._recent.setdefault(confirm.message_id, confirm)
         if len(self._recent) > REMEMBERED_MAX:
             self._recent.popitem(last=False)
-        self._pending.resolve(confirm.message_id, confirm)
+        if self._pending:
+            self._pending.resolve(confirm.message_id, confirm)
         self._feed.put(confirm)
 
     async def wait_for(self, message_id: str, timeout_s: float) -> DeliveryConfirm:

@@ -21,9 +21,10 @@ class Feed(Generic[T]):
 
     def put(self, value: T) -> None:
         """Pass a value to every listener."""
-        for queue in self._listeners.values():
-            queue.append(value)
-        self._changed.set()
+        if self._listeners:
+            for queue in self._listeners.values():
+                queue.append(value)
+            self._changed.set()
 
     def listen(self) -> AsyncIterator[T]:
         """Return an iterator over all values from now on, until the feed ends."""

@@ -255,7 +255,8 @@ class WebSocketLink:
         events = self._session.received(frame, now_ms())
         if events:
             self._handle(events, memory_bytes(frame, is_text=self._is_text))
-        self.wake()  # to write a proof, acks of duplicates, or operations queued before the welcome
+        if self._session.has_unwritten:
+            self.wake()  # a proof, acks of duplicates, or operations queued before the welcome
 
     async def _write(self, websocket: ClientConnection) -> None:
         try:

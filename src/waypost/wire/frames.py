@@ -359,12 +359,11 @@ class Signalled(FrameOperation, tag="signal", kw_only=True):
     sender: str = ""
 
 
-FromRelay = (
+ControlOperation = (
     Challenge
     | Welcome
     | QueueStatus
     | Live
-    | Message
     | FetchedMessages
     | SendResult
     | SentMany
@@ -376,6 +375,7 @@ FromRelay = (
     | Signalled
     | Error
 )
+FromRelay = Message | ControlOperation
 FromAgent = (
     Auth | Send | Ack | Nack | Extend | Fetch | ListScheduled | Cancel | SetCard | SendSignal
 )

@@ -227,7 +227,8 @@ class Session:
     @property
     def has_unwritten(self) -> bool:
         """Return whether operations are waiting to be written."""
-        return self._inbox.has_unwritten or self._outbox.has_unwritten
+        proof = self._auth is not None
+        return proof or self._inbox.has_unwritten or self._outbox.has_unwritten
 
     def next_frame(self) -> bytes | None:
         """Return the next frame to write, as full as its limits allow; None without operations."""
@@ -263,18 +264,19 @@ class Session:
         events: list[SessionEvent] = []
         try:
             for operation in operations:
-                self._process(operation, now_ms, events)
+                if isinstance(operation, frames.Message):  # as most of them are
+                    self._message(operation, events)
+                else:
+                    self._process(operation, now_ms, events)
         except InvalidInput:
             self._discard(events)
             raise
         return events
 
     def _process(
-        self, operation: frames.FromRelay, now_ms: int, events: list[SessionEvent]
+        self, operation: frames.ControlOperation, now_ms: int, events: list[SessionEvent]
     ) -> None:
         match operation:
-            case frames.Message():
-                self._message(operation, events)
             case frames.SendResult() | frames.SentMany():
                 self._sent(operation, events)
             case frames.DeliveryConfirm() | frames.DeliveryConfirms():
