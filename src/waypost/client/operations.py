@@ -56,7 +56,6 @@ class Operations:
         self._seals = seals
         self._timeout_s = options.send_timeout_s
         self._wake = wake
-        self._unanswered_max = options.unanswered_max
         self._slots = asyncio.Semaphore(options.unanswered_max)
         self._sends: dict[int, tuple[SendAnswers, int]] = {}
         self._fetches: PendingFutures[int, Fetched] = PendingFutures()
@@ -92,7 +91,7 @@ class Operations:
         try:
             async with asyncio.timeout(self._timeout_s):
                 for index, (message, message_id) in enumerate(prepared):
-                    if len(self._sends) >= self._unanswered_max:  # the next line waits
+                    if self._slots.locked():
                         self._wake()
                     await self._slots.acquire()
                     try:

@@ -80,8 +80,8 @@ class InboxTracker:
 
     def ack_withheld(self) -> None:
         """Ack all messages that were withheld."""
-        while self._withheld:
-            self._ack_withheld(next(iter(self._withheld)))
+        for message_id in list(self._withheld):
+            self._ack_withheld(message_id)
 
     def ack(self, message_id: str) -> bool:
         """Record an ack; return False if the message is not held."""
