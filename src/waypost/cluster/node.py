@@ -41,7 +41,9 @@ log = logging.getLogger("waypost.cluster")
 
 ANNOUNCE_S = LEASE_S / 3
 REBALANCE_S = 2 * LEASE_S
-"""The time between two partitions that a node leaves to others, and after a node came or went."""
+"""The time after a node came or went, and again before the next partitions are left to others."""
+REBALANCE_PART = 0.25
+"""Of the partitions above its share, those that a node leaves to others at once."""
 SPARE_CHANCE = 0.1
 """How often a node tries to own more than its share, in case no other node can."""
 SECRET_BYTES = 32
@@ -140,6 +142,11 @@ class Node:
         await asyncio.get_running_loop().create_future()
         return ""
 
+    async def stop(self) -> None:
+        """Stop all partitions at the same time: one after the other, a node that is about to stop
+        would take over what others leave."""
+        await asyncio.gather(*(host.stop() for host in self.hosts))
+
     async def announce(self) -> None:
         """Let the others know that this node is alive, and learn which of them are."""
         options, before = self.options, self.alive.keys()
@@ -165,13 +172,15 @@ class Node:
         return math.ceil(self.layout.partitions / max(1, len(self.alive)))
 
     def _give_up_surplus(self) -> None:
-        """Leave a partition to a node that joined, one after the other."""
+        """Leave a part of what is above this node's share to others, now and then."""
         owned = [host for host in self.hosts if host.is_owner]
+        surplus = len(owned) - self._share
         now = asyncio.get_running_loop().time()
-        if len(owned) > self._share and now - self._steady_since > REBALANCE_S:
+        if surplus > 0 and now - self._steady_since > REBALANCE_S:
             self._steady_since = now
-            log.info("partition %d: left to another node", owned[-1].number)
-            owned[-1].step_down()
+            for host in owned[-math.ceil(surplus * REBALANCE_PART) :]:
+                log.info("partition %d: left to another node", host.number)
+                host.step_down()
 
     def _give_up_moved(self) -> None:
         """Step down from partitions that the operator moved to another node that is alive."""
@@ -216,8 +225,8 @@ async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
             )
             shared = await open_log(client, options.cluster, number, replicas=layout.replicas)
             node.hosts.append(PartitionHost(place, shared, lease, node, files, carrier))
+        stack.push_async_callback(node.stop)
         for host in node.hosts:
-            stack.push_async_callback(host.stop)
             host.start()
         yield node
 
