@@ -24,6 +24,8 @@ from waypost.cluster.carrier import NatsCarrier
 from waypost.cluster.host import PartitionHost, Place
 from waypost.cluster.layout import Layout, layout_of
 from waypost.cluster.lease import LEASE_S, open_lease
+from waypost.cluster.measured_log import MeasuredLog
+from waypost.cluster.metrics import AppendTimes
 from waypost.cluster.owners import Owner, owner_of, wish_of
 from waypost.cluster.shared_bindings import SharedBindings
 from waypost.cluster.shared_files import SharedFiles
@@ -82,6 +84,7 @@ class Node:
         self.layout = layout
         self.hosts: list[PartitionHost] = []
         self.alive: dict[str, str] = {}
+        self.append_times = AppendTimes()
         self.identities = identities
         self.values = values
         self.serve_options, self.settings = options.serve, options.settings
@@ -223,7 +226,8 @@ async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
                 directory=options.data_dir / "partitions" / str(number),
                 owner=Owner(options.name, options.address, 0),
             )
-            shared = await open_log(client, options.cluster, number, replicas=layout.replicas)
+            opened = await open_log(client, options.cluster, number, replicas=layout.replicas)
+            shared = MeasuredLog(opened, node.append_times.record)
             node.hosts.append(PartitionHost(place, shared, lease, node, files, carrier))
         stack.push_async_callback(node.stop)
         for host in node.hosts:

@@ -18,10 +18,15 @@ const table = (caption, heads, rows) => h("section", { class: "panel" },
 const nodeRow = (node) => h("tr", {}, h("th", { scope: "row" }, node.name),
   h("td", {}, h("a", { href: node.address }, node.address)), h("td", { class: "number" }, node.owned));
 
+const mib = (bytes) => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
+const stored = ({ stored_bytes, max_bytes }) => max_bytes ? `${mib(stored_bytes)} of ${mib(max_bytes)}` : mib(stored_bytes);
+const isNearlyFull = ({ stored_bytes, max_bytes }) => max_bytes > 0 && stored_bytes > 0.8 * max_bytes;
+
 function stateOf(partition) {
   if (partition.problem) return partition.problem;
   if (!partition.owner) return "no owner: a node takes over within seconds";
   if (!partition.is_alive) return `${partition.owner} is gone: a node takes over within seconds`;
+  if (isNearlyFull(partition)) return "its stream is nearly full: raise max_bytes";
   if (partition.replicas_behind) return `${partition.replicas_behind} of ${partition.replicas} copies are behind`;
   return "serving";
 }
@@ -32,7 +37,8 @@ function partitionRow(partition) {
   const state = stateOf(partition);
   return h("tr", {}, h("th", { scope: "row" }, link), h("td", {}, partition.owner || "–"),
     h("td", { class: "number" }, partition.epoch), h("td", { class: "number" }, number.format(partition.position)),
-    h("td", { class: "number" }, `${number.format(Math.ceil(partition.stored_bytes / 1024))} KiB`),
+    h("td", { class: "number" }, number.format(partition.lag)),
+    h("td", { class: "number" }, stored(partition)),
     h("td", {}, partition.leader || "–"), h("td", { class: state === "serving" ? "" : "bad" }, state));
 }
 
@@ -46,7 +52,7 @@ function draw(found) {
       : `All ${found.partitions.length} partitions are served.`),
     table("Nodes that are alive", [["Node"], ["Address"], ["Partitions", "number"]], found.nodes.map(nodeRow)),
     table("Partitions", [["Partition"], ["Owner"], ["Epoch", "number"], ["Log position", "number"],
-      ["Stored", "number"], ["Leader of the log"], ["State"]], found.partitions.map(partitionRow)),
+      ["Behind here", "number"], ["Stored", "number"], ["Leader of the log"], ["State"]], found.partitions.map(partitionRow)),
     h("p", {}, "The same on the command line: ", h("code", {}, "waypost cluster status"), ". To move a partition: ",
       h("code", {}, "waypost cluster move PARTITION NODE"), "."));
 }
