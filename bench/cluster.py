@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -197,7 +198,9 @@ def tables(found: Found) -> list[Table]:
     shown = [compare(titles[name], found[name], BASELINE, found["missing"]) for name in OPERATIONS]
     shown += [_costs(found, name) for name in OPERATIONS]
     shown.append(_partitions_table(found["partitions"]))
-    return shown
+    before, after = found["load"]
+    load = f"; load of the machine {before:.0f} before and {after:.0f} after"
+    return [replace(shown[0], caption=shown[0].caption + load), *shown[1:]]
 
 
 def _costs(found: Found, operation: str) -> Table:
@@ -229,8 +232,7 @@ def _partitions_table(found: Found) -> Table:
             f"{own['idle_cores'][SERVERS]:.1%}",
             number_text(own["memory_mb"][NODES]),
             number_text(own["memory_mb"][SERVERS]),
-            rate_text(own["cpu_us"][NODES]),
-            rate_text(own["cpu_us"][SERVERS]),
+            *(rate_text(_without_idle(own, kind)) for kind in (NODES, SERVERS)),
         ]
         for number, own in found.items()
     ]
@@ -246,9 +248,17 @@ def _partitions_table(found: Found) -> Table:
             "of the server",
         ],
         rows,
-        "idle CPU in percent of one core; round trips within one of the partitions,"
-        f" {COST_IN_FLIGHT} in flight",
+        "idle CPU in percent of one core, and not counted in the cost of a round trip; all round"
+        f" trips within one of the partitions, {COST_IN_FLIGHT} in flight",
     )
+
+
+def _without_idle(own: Found, kind: str) -> list[float]:
+    """Return the CPU time of a round trip, by run, less what the process takes without traffic."""
+    return [
+        spent - own["idle_cores"][kind] / rate * 1e6
+        for spent, rate in zip(own["cpu_us"][kind], own["rate"], strict=True)
+    ]
 
 
 BENCHMARK = Benchmark(

@@ -1,9 +1,16 @@
 """Plain JetStream on one server or on three, with a sync for each message: no Waypost at all."""
 
+import asyncio
+from itertools import islice
 from pathlib import Path
 
+from bench.peers import batch_sizes, require
+from bench.peers.nats_jetstream import RUN_SECONDS_MAX
 from bench.peers.nats_round_trips import NatsRoundTrips
 from bench.peers.nats_servers import NatsServers
+from bench.round_trips import stopwatch
+
+AWAY = "bench.away"
 
 
 class PlainJetStream(NatsRoundTrips):
@@ -36,11 +43,29 @@ class PlainJetStream(NatsRoundTrips):
         await self._servers.start()
         return self._servers.urls[0]
 
+    async def start(self, data_dir: Path) -> None:
+        """Start, with a second stream that nobody reads."""
+        from nats.js.api import StorageType, StreamConfig
+
+        await super().start(data_dir)
+        assert self._jetstream is not None
+        await self._jetstream.add_stream(
+            StreamConfig(
+                name="away", subjects=[AWAY], storage=StorageType.FILE, num_replicas=self.replicas
+            )
+        )
+
     async def publishes(self, count: int, in_flight: int) -> float:
-        """Return the seconds to publish; the messages are consumed afterwards."""
-        seconds = await self.publish(count, in_flight)
-        await self.consume(count, 100)
-        return seconds
+        """Return the seconds to publish messages that stay in their stream."""
+        assert self._jetstream is not None
+        async with asyncio.timeout(RUN_SECONDS_MAX):
+            with stopwatch() as seconds:
+                for size in batch_sizes(count, in_flight):
+                    payloads = islice(self._payloads, size)
+                    waiting = [await self._jetstream.publish_async(AWAY, one) for one in payloads]
+                    confirmed = {(await one).seq for one in waiting}
+                    require(len(confirmed) == size, "nats did not confirm every message")
+        return seconds[0]
 
     async def stop(self) -> None:
         """Close both connections, and stop the servers."""
