@@ -31,6 +31,8 @@ PARTITIONS = (1, 4, 16, 64)
 IDLE_SECONDS = 20.0
 BASELINE = "JetStream alone, 3 servers"
 CLIENT = "clients"
+COPIED_S = 0.5
+"""After which followers have copied what they had not yet at the end of a run."""
 OPERATIONS = ("publishes", "round_trips")
 
 
@@ -86,6 +88,10 @@ async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found
         nodes = {number: ClusterPeer(1, 1, partitions=number) for number in options.partitions}
         await _start(list(nodes.values()), scratch, stack, log)
         found["partitions"] = await _partitions(nodes, options, log)
+    async with AsyncExitStack() as stack:
+        shared = ClusterPeer(servers=3, nodes=3, partitions=1)
+        await _start([shared], scratch, stack, log)
+        found["copies"] = await _copies(shared, options, log)
     found["load"].append(os.getloadavg()[0])
     return {**found, "missing": missing}
 
@@ -189,6 +195,29 @@ async def _partitions(
     return found
 
 
+async def _copies(
+    peer: ClusterPeer, options: argparse.Namespace, log: Log
+) -> dict[str, dict[str, list[float]]]:
+    """Return the CPU time of a message at the owner of the one partition, and at a follower."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for name in OPERATIONS:
+        own = found[name] = {"owner": [], "follower": []}
+        operation: TimedOperation = getattr(peer, name)
+        count = max(options.warm_up, COST_IN_FLIGHT)
+        seconds = await operation(count, COST_IN_FLIGHT)
+        count = max(COST_IN_FLIGHT, round(count / seconds * 2 * options.seconds))
+        for run in range(options.runs):
+            log(f"one partition at three nodes, {name}, run {run + 1} of {options.runs}")
+            before = peer.cluster.node_cpu_seconds()
+            await operation(count, COST_IN_FLIGHT)
+            await asyncio.sleep(COPIED_S)
+            after = peer.cluster.node_cpu_seconds()
+            spent = [(new - old) / count * 1e6 for new, old in zip(after, before, strict=True)]
+            own["owner"].append(max(spent))
+            own["follower"].append((sum(spent) - max(spent)) / (len(spent) - 1))
+    return found
+
+
 def tables(found: Found) -> list[Table]:
     """Return rates, costs by kind of process, and the cost of partitions."""
     titles = {
@@ -198,6 +227,13 @@ def tables(found: Found) -> list[Table]:
     shown = [compare(titles[name], found[name], BASELINE, found["missing"]) for name in OPERATIONS]
     shown += [_costs(found, name) for name in OPERATIONS]
     shown.append(_partitions_table(found["partitions"]))
+    rows = [
+        [name.replace("_", " "), *(rate_text(own[kind]) for kind in ("owner", "follower"))]
+        for name, own in found["copies"].items()
+    ]
+    title = "CPU time of a node for one message, µs: one partition at three nodes"
+    caption = f"{COST_IN_FLIGHT} in flight, median ± half the spread of the runs"
+    shown.append(Table(title, ["message", "the owner", "each follower"], rows, caption))
     before, after = found["load"]
     load = f"; load of the machine {before:.0f} before and {after:.0f} after"
     return [replace(shown[0], caption=shown[0].caption + load), *shown[1:]]

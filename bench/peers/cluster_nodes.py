@@ -78,6 +78,10 @@ class Nodes:
         nodes = sum(one.cpu_seconds for one in self._nodes)
         return {NODES: nodes, SERVERS: self.servers.cpu_seconds}
 
+    def node_cpu_seconds(self) -> list[float]:
+        """Return the CPU time of each node so far."""
+        return [one.cpu_seconds for one in self._nodes]
+
     def memory_bytes(self) -> dict[str, int]:
         """Return resident memory, by kind of process."""
         nodes = sum(one.memory_bytes for one in self._nodes)
@@ -169,10 +173,10 @@ class ClusterPeer:
                 home = team_of(number % self.cluster.partitions, self.cluster.partitions)
                 away = team_of((number + 1) % self.cluster.partitions, self.cluster.partitions)
                 other = away if self._across else home
-                sender = await self._connect(f"{home}.sender")
-                reader = await self._connect(f"{other}.reader")
+                sender = await self._connect(f"{home}.sender-{number}")
+                reader = await self._connect(f"{other}.reader-{number}")
                 self._reading.append(asyncio.create_task(_read(reader)))
-                self._pairs.append((sender, f"{other}.reader", f"{other}.away"))
+                self._pairs.append((sender, f"{other}.reader-{number}", f"{other}.away-{number}"))
         except BaseException:
             await self.stop()
             raise
