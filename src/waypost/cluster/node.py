@@ -16,6 +16,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
+import nats.errors
+import nats.js.errors
 from nats.aio.client import Client
 from starlette.types import ASGIApp
 
@@ -34,6 +36,7 @@ from waypost.cluster.streams import connect, disconnect, open_log
 from waypost.policy.bounds import connections_max
 from waypost.policy.partitions import partition_of
 from waypost.policy.settings import Settings
+from waypost.relay.errors import LogUnavailable
 from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.identity.authenticator import Identities
 from waypost.server.identity.bindings import Bindings
@@ -42,6 +45,7 @@ from waypost.server.identity.tokens import OperatorToken, Tokens
 log = logging.getLogger("waypost.cluster")
 
 ANNOUNCE_S = LEASE_S / 3
+JOIN_S, JOIN_RETRY_S = 15.0, 0.2
 REBALANCE_S = 2 * LEASE_S
 """The time after a node came or went, and again before the next partitions are left to others."""
 REBALANCE_PART = 0.25
@@ -216,7 +220,7 @@ async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
             )
             for number in range(layout.partitions)
         ]
-        await node.announce()
+        await _join(node)
         keep_alive = asyncio.create_task(node.keep_alive())
         stack.callback(keep_alive.cancel)
         for number, lease in enumerate(leases):
@@ -233,6 +237,22 @@ async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
         for host in node.hosts:
             host.start()
         yield node
+
+
+async def _join(node: Node) -> None:
+    """Announce a node for the first time: a bucket that was just created has no leader yet."""
+    until = asyncio.get_running_loop().time() + JOIN_S
+    while True:
+        try:
+            await node.announce()
+            return
+        except (nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError) as problem:
+            if asyncio.get_running_loop().time() > until:
+                raise LogUnavailable(
+                    f"the leases of {node.options.cluster} did not answer within {JOIN_S:g} s"
+                    f" ({problem}): check that a majority of the NATS servers is running"
+                ) from None
+        await asyncio.sleep(JOIN_RETRY_S)
 
 
 async def _identities(
