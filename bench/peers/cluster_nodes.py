@@ -64,13 +64,15 @@ class Nodes:
         for number, url in enumerate(self.urls):
             process = ServerProcess("node", self._servers.directory)
             self._nodes.append(process)
-            process.start(
-                [
-                    *(sys.executable, "-m", "waypost", "serve", "--port", url.rpartition(":")[2]),
-                    *("--data-dir", str(process.directory / "data"), "--node", f"r{number}"),
-                    *("--cluster", f"nats://{hosts}/{NAME}", "--advertise", url),
-                ]
-            )
+            place = [
+                "--port",
+                url.rpartition(":")[2],
+                "--data-dir",
+                str(process.directory / "data"),
+            ]
+            node = ["--node", f"r{number}", "--advertise", url, "--cluster"]
+            serve = [sys.executable, "-m", "waypost", "serve"]
+            process.start([*serve, *place, *node, f"nats://{hosts}/{NAME}"])
         await self._wait_for_owners()
 
     def cpu_seconds(self) -> dict[str, float]:

@@ -96,10 +96,8 @@ class DemoCluster:
     def _node_options(self, node: str) -> list[str]:
         data = self._directory / node
         data.mkdir(mode=0o700)
-        return [
-            *("--data-dir", str(data), "--port", str(self._ports[node])),
-            *("--cluster", self.address, "--node", node, "--advertise", self.url(node)),
-        ]
+        place = ["--data-dir", str(data), "--port", str(self._ports[node])]
+        return [*place, "--cluster", self.address, "--node", node, "--advertise", self.url(node)]
 
     def _server_settings(self, number: int) -> dict[str, Any]:
         return {
