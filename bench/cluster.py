@@ -2,7 +2,7 @@
 
 Publishes go to agents that are away; round trips are delivered and acknowledged. All NATS servers
 sync each message. CPU time is by kind of process. Then one node with few and with many partitions:
-what they cost while nobody sends, and for each message.
+what they cost without traffic, and for each message.
 """
 
 import argparse
@@ -175,7 +175,7 @@ async def _partitions(
 ) -> dict[str, Any]:
     """Return idle CPU, memory and the cost of a message, by number of partitions."""
     found: dict[str, Any] = {}
-    log(f"nobody sends for {options.idle:g} s")
+    log(f"no traffic for {options.idle:g} s")
     await asyncio.sleep(min(5.0, options.idle))
     before = {number: peer.cpu_seconds() for number, peer in nodes.items()}
     await asyncio.sleep(options.idle)

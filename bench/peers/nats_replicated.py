@@ -44,7 +44,7 @@ class PlainJetStream(NatsRoundTrips):
         return self._servers.urls[0]
 
     async def start(self, data_dir: Path) -> None:
-        """Start, with a second stream that nobody reads."""
+        """Start, with a second stream without a reader."""
         from nats.js.api import StorageType, StreamConfig
 
         await super().start(data_dir)
