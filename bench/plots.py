@@ -36,7 +36,9 @@ PANEL = 180
 
 def plots(results: dict[str, Any]) -> dict[str, str]:
     """Return the plots that these results allow, by file name without its ending."""
-    found = {MARKS_PICTURE.name: draw_marks(results)}
+    found = {}
+    if any(mark.measured(results) for mark in MARKS):
+        found[MARKS_PICTURE.name] = draw_marks(results)
     samples = results["benchmarks"].get("steady", {}).get("samples")
     if samples:
         found[STEADY_PICTURE.name] = draw_steady(samples)

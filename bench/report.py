@@ -57,8 +57,10 @@ def blocks(results: dict[str, Any]) -> dict[str, str]:
         f" {machine['release']}, {machine['architecture']}, Python {machine['python']}), with a"
         f" load of {machine['load']:.1f} before it began."
     )
-    found["machine"] = textwrap.fill(text, WIDTH)
-    found["marks"] = marks_table(results).markdown()
+    marks = marks_table(results)
+    if marks.rows:  # else both stay: they belong to another run
+        found["machine"] = textwrap.fill(text, WIDTH)
+        found["marks"] = marks.markdown()
     for name, picture in (("marks", MARKS_PICTURE), ("steady", STEADY_PICTURE)):
         if name in found:
             found[name] += f"\n\n![{picture.title}]({PICTURES.name}/{picture.name}.svg)"

@@ -1,6 +1,6 @@
 """All benchmarks, in the order in which `./run bench` runs them."""
 
-from bench import agents, core, flood, growth, idle, ids, latency, network, opening, steady
+from bench import agents, cluster, core, flood, growth, idle, ids, latency, network, opening, steady
 from bench.pipeline import __main__ as pipeline
 from bench.stream import __main__ as stream
 
@@ -8,6 +8,7 @@ BENCHMARKS = (
     core.BENCHMARK,
     network.BENCHMARK,
     latency.BENCHMARK,
+    cluster.BENCHMARK,
     growth.BENCHMARK,
     ids.BENCHMARK,
     idle.BENCHMARK,

@@ -23,10 +23,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from docs.command_line import INTRO, JSON, OUTPUT
 from waypost.cli.app import app
+from waypost.cluster.metrics import AppendTimes, NodeFigures, PartitionFigures, render_metrics
 from waypost.policy import bounds
 from waypost.policy.settings import RELIABILITY, Settings
 from waypost.server.metrics import Connected
 from waypost.server.server import open_context
+from waypost.wire.cluster_bodies import PartitionStatus
 
 REFERENCE = Path(__file__).parent / "reference"
 RENEW = "Generated from {source} by `.venv/bin/python -m docs.generate`; a test compares them."
@@ -338,6 +340,21 @@ def metrics_page() -> str:
         "| metric | type | labels | |",
         "|---|---|---|---|",
     ]
+    lines += _metric_rows(shown)
+    node = [
+        "## A node of a cluster",
+        "",
+        "At `/metrics` of every node. Those of a relay, above, are at `/p/N/metrics` of the node"
+        " that owns\npartition N.",
+        "",
+        "| metric | type | labels | |",
+        "|---|---|---|---|",
+        *_metric_rows(_node_metrics()),
+    ]
+    return "\n".join([*lines, "", *_label_values(shown), "", *node, ""])
+
+
+def _metric_rows(shown: str) -> Iterator[str]:
     for family in text_string_to_metric_families(shown):
         if family.name.endswith("_created"):
             continue
@@ -346,8 +363,12 @@ def metrics_page() -> str:
             label for sample in family.samples for label in sample.labels if label != "le"
         )
         names = ", ".join(f"`{label}`" for label in labels)
-        lines.append(f"| `{name}` | {family.type} | {names} | {family.documentation} |")
-    return "\n".join([*lines, "", *_label_values(shown), ""])
+        yield f"| `{name}` | {family.type} | {names} | {family.documentation} |"
+
+
+def _node_metrics() -> str:
+    partition = PartitionFigures(0, True, False, 1, PartitionStatus(number=0))
+    return render_metrics(NodeFigures(1, True, [partition]), AppendTimes()).decode()
 
 
 async def _metrics(directory: Path) -> str:

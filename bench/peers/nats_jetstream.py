@@ -50,6 +50,7 @@ class NatsJetStream(ServerPeer):
     """One nats-server with one stream on disk and one durable pull consumer."""
 
     label = "nats"
+    replicas = 1
 
     def __init__(self, *, sync_interval: str = SYNC_ALWAYS, atomic: bool = False) -> None:
         """`sync_interval` is "always" or a duration such as "2m", the server's default, with which
@@ -79,19 +80,23 @@ class NatsJetStream(ServerPeer):
 
     async def start(self, data_dir: Path) -> None:
         """Start nats-server on a free loopback port; its store is under `data_dir`."""
-        self._server = server = ServerProcess("nats", data_dir)
         try:
-            command = find_server()
-            require(command is not None, "nats-server was not found")
-            config = server.directory / "nats.conf"
-            config.write_text(server_config(server.directory, self._sync_interval))
-            server.start([str(command), "-c", str(config)])
-            await server.wait_until(lambda: read_address(server.directory) is not None)
-            self.address = str(read_address(server.directory))
+            self.address = await self.start_server(data_dir)
             await self._connect(self.address)
         except BaseException:
             await self.stop()
             raise
+
+    async def start_server(self, data_dir: Path) -> str:
+        """Start nats-server, and return its address."""
+        self._server = server = ServerProcess("nats", data_dir)
+        command = find_server()
+        require(command is not None, "nats-server was not found")
+        config = server.directory / "nats.conf"
+        config.write_text(server_config(server.directory, self._sync_interval))
+        server.start([str(command), "-c", str(config)])
+        await server.wait_until(lambda: read_address(server.directory) is not None)
+        return str(read_address(server.directory))
 
     async def publish(self, count: int, in_flight: int) -> float:
         """Publish; the stream must confirm each message, or with `atomic` each batch."""
@@ -154,6 +159,7 @@ class NatsJetStream(ServerPeer):
                 name=STREAM,
                 subjects=[SUBJECT],
                 storage=StorageType.FILE,
+                num_replicas=self.replicas,
                 allow_atomic=self._atomic,
             )
         )

@@ -126,6 +126,10 @@ class ServedRelay:
         """Return the CPU time of the server so far."""
         return self.server.server_cpu_seconds()
 
+    def cpu_seconds(self) -> dict[str, float]:
+        """Return the CPU time so far, by kind of process."""
+        return {"nodes": self.server_cpu_seconds()}
+
     async def start(self, data_dir: Path) -> None:
         """Start server and sender, and a recipient that acknowledges every message."""
         try:
@@ -146,6 +150,15 @@ class ServedRelay:
             for size in batch_sizes(count, in_flight):
                 for message_id in await self._send(sender, size):
                     await sender.delivered(message_id)
+        return seconds[0]
+
+    async def publishes(self, count: int, in_flight: int) -> float:
+        """Send to an agent that is away: each message is stored, and stays."""
+        if self._sender is None:
+            raise PeerError("waypost was not started")
+        with stopwatch() as seconds:
+            for size in batch_sizes(count, in_flight):
+                await self._send(self._sender, size, "agent.away")
         return seconds[0]
 
     async def send(self, count: int) -> None:
@@ -170,9 +183,9 @@ class ServedRelay:
         await self._stack.aclose()
         self.server.stop()
 
-    async def _send(self, sender: "Agent", count: int) -> list[str]:
+    async def _send(self, sender: "Agent", count: int, subject: str = "agent.b") -> list[str]:
         results = await sender.send_many(
-            {"subject": "agent.b", "payload": payload} for payload in islice(self._payloads, count)
+            {"subject": subject, "payload": payload} for payload in islice(self._payloads, count)
         )
         for one in results:
             require(bool(one.delivered_to), f"a message was not delivered: {one.rejected}")

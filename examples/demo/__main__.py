@@ -7,6 +7,7 @@ connections. Afterwards the pipeline reads the journal, writes a report and repl
 import argparse
 import asyncio
 import logging
+import sys
 import tempfile
 from pathlib import Path
 
@@ -35,7 +36,14 @@ def main() -> None:
     parser.add_argument(
         "--keep", action="store_true", help="continue with traffic for the dashboard, until Ctrl-C"
     )
+    parser.add_argument(
+        "--cluster", action="store_true", help="three relays on NATS, one of which is killed"
+    )
     options = parser.parse_args()
+    if options.cluster:
+        if options.keep or options.data_dir:
+            parser.error("--cluster keeps nothing: it goes without --keep and --data-dir")
+        sys.exit(_run_cluster_demo())
     data_dir = options.data_dir or Path(tempfile.mkdtemp(prefix="waypost-demo-"))
     for name in ("waypost", "uvicorn", "py4j"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # the failures are on purpose
@@ -43,6 +51,17 @@ def main() -> None:
         asyncio.run(run_demo(data_dir.resolve(), keep=options.keep))
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print(f"\nStopped. The data directory is kept: [bold]{data_dir}[/bold]")
+
+
+def _run_cluster_demo() -> int:
+    from examples.demo.cluster import run_cluster_demo
+
+    logging.getLogger("waypost").setLevel(logging.CRITICAL)  # a node is killed on purpose
+    try:
+        return 0 if asyncio.run(run_cluster_demo()) else 1
+    except KeyboardInterrupt:
+        console.print("\nStopped. Nothing is kept.")
+        return 0
 
 
 async def run_demo(data_dir: Path, *, keep: bool) -> None:

@@ -15,10 +15,12 @@ from bench.suite import BENCHMARKS
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 600
 RATES = ("--runs", "2", "--seconds", "0.02", "--warm-up", "10", "--fill", "100")
+SHORT = ("--runs", "1", "--seconds", "0.02", "--warm-up", "10")
 TINY = {
     "core": (*RATES, "--only", "waypost"),
     "network": RATES,
     "latency": ("--runs", "1", "--seconds", "0.1"),
+    "cluster": (*SHORT, "--idle", "0.1", "--partitions", "1,2"),
     "growth": ("--runs", "1", "--seconds", "0.02", "--large", "200"),
     "ids": ("--runs", "1", "--seconds", "0.02", "--ids", "500"),
     "idle": ("--runs", "1", "--endpoints", "500"),
@@ -29,7 +31,10 @@ TINY = {
     "pipeline": ("--events", "10k", "--only", "ingest"),
     "stream": ("--minutes", "0.01", "--rate", "300", "--build-every", "0"),
 }
-MARKERS = dict.fromkeys(("pipeline", "stream"), (pytest.mark.spark, pytest.mark.slow))
+MARKERS = {
+    **dict.fromkeys(("pipeline", "stream"), (pytest.mark.spark, pytest.mark.slow)),
+    "cluster": (pytest.mark.slow,),
+}
 NEEDS_PEERS = {"core", "network", "latency"}
 
 

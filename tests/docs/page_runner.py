@@ -9,7 +9,8 @@ lines. Hidden comments control the next block:
   <!-- file: PATH -->       write it to a file
   <!-- not run: WHY -->     run neither the block nor compare its output
 
-On a page the checkout is /home/you/waypost, and the relay listens on port 7171.
+On a page the checkout is /home/you/waypost, and the relay listens on port 7171. A cluster has more
+ports, `PORTS`; each is replaced by a free one.
 """
 
 import os
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.peers.nats_jetstream import find_server
 from tests.e2e import transcripts
 from tests.e2e.test_readme import ROOT, read
 from tests.eventually import eventually_blocking
@@ -36,7 +38,9 @@ CERTIFICATE = (
 )
 PATIENCE_S = 600
 READY_WITHIN_S = 120.0
+PORTS = ("7171", "7172", "7173", "4222", "4223", "4224", "6222", "6223", "6224")
 MASKS = (
+    (re.compile(r"^\[\d+\] \S+ \S+ \[INF\]", re.MULTILINE), "[INF]"),  # of nats-server
     *transcripts.NEW_EACH_TIME,
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "<time>"),
     (re.compile(r"\d{4}-\d\d-\d\d"), "<day>"),
@@ -102,12 +106,13 @@ class Reader:
         self._directory = home / "waypost"
         self._directory.mkdir()
         self._terminals: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = str(free.getsockname()[1])  # 7171 may be in use where this is tested
+        self._ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))  # others use them, too
         program = f'exec {sys.executable} -m waypost "$@"\n'
         self._write("waypost", f"#!/bin/sh\n{program}")
         self._write("run", f'#!/bin/sh\ntest "$1" = waypost && shift\n{program}')
         self._write(".venv/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        if (server := find_server()) is not None:
+            self._write("nats-server", f'#!/bin/sh\nexec {server} "$@"\n')
         if shutil.which("openssl") is None:
             self._write(
                 "openssl", f"#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c '{CERTIFICATE}'"
@@ -133,7 +138,9 @@ class Reader:
         ran = 0
         for note, language, text, expected, line in pieces(page):
             what, _, name = note.partition(": ")
-            script = SERVE.sub(rf"\g<0> --port {self._port}", text).replace("7171", self._port)
+            script = SERVE.sub(r"\g<0> --port 7171", text)
+            for shown, port in self._ports.items():
+                script = script.replace(shown, port)
             try:
                 match what, language:
                     case "not run", _:
@@ -197,4 +204,17 @@ class Reader:
         assert process.returncode == 0, log.read_text("utf-8")
 
     def _normalised(self, printed: str) -> str:
-        return printed.replace(str(self._home), HOME).replace(self._port, "7171")
+        printed = printed.replace(str(self._home), HOME)
+        for shown, port in self._ports.items():
+            printed = printed.replace(port, shown)
+        return printed
+
+
+def free_ports(count: int) -> list[str]:
+    """Return ports that no one listens on now."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [str(one.getsockname()[1]) for one in listeners]
+    finally:
+        for one in listeners:
+            one.close()

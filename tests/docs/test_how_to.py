@@ -20,6 +20,7 @@ FOLLOWED = {
     "wake-an-idle-agent": 1,
     "deploy-behind-tls": 4,
     "back-up-and-restore": 7,
+    "run-a-cluster": 14,
     "prove-that-a-journal-is-unchanged": 3,
     "tune-limits-with-a-backtest": 2,
 }

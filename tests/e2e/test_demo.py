@@ -61,3 +61,29 @@ def test_the_demo_prints_the_screen_in_the_docs_and_loses_nothing(tmp_path: Path
     assert [line for line in lines if len(line) > 100 and str(tmp_path) not in line] == []
     assert (tmp_path / "data" / "lake" / "report.html").stat().st_size > 10_000
     assert "Stopped" in lines[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_demo_of_a_cluster_loses_nothing_when_a_node_is_killed() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "examples.demo", "--cluster"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (ended.stderr, ended.returncode) == ("", 0), ended.stdout
+    printed = {without_names(line) for line in ended.stdout.splitlines()}
+    shown = {without_names(line) for line in blocks("docs/demo.md", "text")[1].splitlines()}
+    assert shown - printed == set()
+    kept = re.search(r"Nothing is lost: ([\d,]+) messages confirmed .*, ([\d,]+) rec", ended.stdout)
+    assert kept is not None
+    assert kept[1] == kept[2] != "0"
+
+
+def without_names(line: str) -> str:
+    """Return a line without numbers, and without the team of an agent."""
+    return re.sub(r"agent\.\w+", "agent", masked(line))

@@ -1,5 +1,6 @@
 """deploy/grafana and deploy/prometheus use existing metrics."""
 
+import asyncio
 import json
 import re
 import urllib.request
@@ -12,6 +13,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cli.serve_process import serving
+from tests.cluster.cluster_processes import running_cluster
+from tests.eventually import eventually_blocking
 from tests.packaging.distribution import ROOT
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "waypost.json"
@@ -23,18 +26,37 @@ NOT_SHOWN = {"waypost_agent_rate_limit_rejections"}  # the same as the reason ra
 
 
 class Series(NamedTuple):
-    """Return the metrics of a relay: names, and the labels of each sample."""
+    """Return the metrics of a relay and of a node: names, and the labels of each sample."""
 
     families: set[str]
     samples: dict[str, list[dict[str, str]]]
+
+
+def metrics_at(url: str) -> str:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+async def node_metrics(directory: Path) -> str:
+    """Return the metrics of a node that owns a partition."""
+    async with running_cluster(directory, servers=1, nodes=1, partitions=1) as cluster:
+        text = ""
+
+        def is_owner() -> bool:
+            nonlocal text
+            text = metrics_at(cluster.urls)
+            return 'waypost_partition_owned{partition="0"} 1.0' in text
+
+        await asyncio.to_thread(eventually_blocking, is_owner, "an owner", timeout_s=60.0)
+    return text
 
 
 @pytest.fixture(scope="module")
 def series(tmp_path_factory: pytest.TempPathFactory) -> Series:
     with serving(tmp_path_factory.mktemp("watched")) as relay:
         urllib.request.urlopen(f"{relay.url}/healthz", timeout=10).close()
-        with urllib.request.urlopen(f"{relay.url}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
+        text = metrics_at(relay.url)
+    text += asyncio.run(node_metrics(tmp_path_factory.mktemp("node")))
     found = Series(set(), {})
     for family in text_string_to_metric_families(text):
         if not family.name.endswith("_created"):  # the start of a counter

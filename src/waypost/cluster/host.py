@@ -11,13 +11,13 @@ from starlette.types import ASGIApp
 
 from waypost.cluster.carrier import NatsCarrier
 from waypost.cluster.lease import Lease
+from waypost.cluster.measured_log import MeasuredLog
 from waypost.cluster.owners import Owner, announced
 from waypost.cluster.partition import PartitionRunner
 from waypost.cluster.shared_files import SharedFiles
 from waypost.cluster.shared_values import SharedValues
 from waypost.policy.settings import Settings
 from waypost.relay.data_dir import DataDir
-from waypost.relay.journal.log import Log
 from waypost.relay.relay import Ownership, Partition, Relay
 from waypost.server.context import Membership, ServeOptions, ServerContext
 from waypost.server.identity.authenticator import Identities
@@ -57,16 +57,18 @@ class PartitionHost:
     def __init__(
         self,
         place: Place,
-        shared: Log,
+        shared: MeasuredLog,
         lease: Lease,
         node: HostNode,
         files: SharedFiles,
         carrier: NatsCarrier,
     ) -> None:
         self.number = place.number
+        self.take_overs = 0
         self.context: ServerContext | None = None
         self.app: ASGIApp | None = None
         self._place = place
+        self._log = shared
         self._node = node
         self._files = files
         self._carrier = carrier
@@ -88,6 +90,11 @@ class PartitionHost:
     def problem(self) -> str:
         """Why this node neither owns nor follows the partition; "" if it does."""
         return self._runner.problem
+
+    @property
+    def position(self) -> int:
+        """The position in the log up to which this node has a copy."""
+        return self._log.position
 
     def start(self) -> None:
         """Begin to follow."""
@@ -125,6 +132,7 @@ class PartitionHost:
             async with announced(node.values, place.number, owner):
                 self.app = with_connections(make_app(context), context)
                 self.context = context
+                self.take_overs += 1
                 try:
                     yield context.relay
                 finally:

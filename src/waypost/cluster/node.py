@@ -16,6 +16,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
+import nats.errors
+import nats.js.errors
 from nats.aio.client import Client
 from starlette.types import ASGIApp
 
@@ -24,6 +26,8 @@ from waypost.cluster.carrier import NatsCarrier
 from waypost.cluster.host import PartitionHost, Place
 from waypost.cluster.layout import Layout, layout_of
 from waypost.cluster.lease import LEASE_S, open_lease
+from waypost.cluster.measured_log import MeasuredLog
+from waypost.cluster.metrics import AppendTimes
 from waypost.cluster.owners import Owner, owner_of, wish_of
 from waypost.cluster.shared_bindings import SharedBindings
 from waypost.cluster.shared_files import SharedFiles
@@ -32,6 +36,7 @@ from waypost.cluster.streams import connect, disconnect, open_log
 from waypost.policy.bounds import connections_max
 from waypost.policy.partitions import partition_of
 from waypost.policy.settings import Settings
+from waypost.relay.errors import LogUnavailable
 from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.identity.authenticator import Identities
 from waypost.server.identity.bindings import Bindings
@@ -40,8 +45,11 @@ from waypost.server.identity.tokens import OperatorToken, Tokens
 log = logging.getLogger("waypost.cluster")
 
 ANNOUNCE_S = LEASE_S / 3
+JOIN_S, JOIN_RETRY_S = 15.0, 0.2
 REBALANCE_S = 2 * LEASE_S
-"""The time between two partitions that a node leaves to others, and after a node came or went."""
+"""The time after a node came or went, and again before the next partitions are left to others."""
+REBALANCE_PART = 0.25
+"""Of the partitions above its share, those that a node leaves to others at once."""
 SPARE_CHANCE = 0.1
 """How often a node tries to own more than its share, in case no other node can."""
 SECRET_BYTES = 32
@@ -80,6 +88,7 @@ class Node:
         self.layout = layout
         self.hosts: list[PartitionHost] = []
         self.alive: dict[str, str] = {}
+        self.append_times = AppendTimes()
         self.identities = identities
         self.values = values
         self.serve_options, self.settings = options.serve, options.settings
@@ -140,6 +149,11 @@ class Node:
         await asyncio.get_running_loop().create_future()
         return ""
 
+    async def stop(self) -> None:
+        """Stop all partitions at the same time: one after the other, a node that is about to stop
+        would take over what others leave."""
+        await asyncio.gather(*(host.stop() for host in self.hosts))
+
     async def announce(self) -> None:
         """Let the others know that this node is alive, and learn which of them are."""
         options, before = self.options, self.alive.keys()
@@ -165,13 +179,15 @@ class Node:
         return math.ceil(self.layout.partitions / max(1, len(self.alive)))
 
     def _give_up_surplus(self) -> None:
-        """Leave a partition to a node that joined, one after the other."""
+        """Leave a part of what is above this node's share to others, now and then."""
         owned = [host for host in self.hosts if host.is_owner]
+        surplus = len(owned) - self._share
         now = asyncio.get_running_loop().time()
-        if len(owned) > self._share and now - self._steady_since > REBALANCE_S:
+        if surplus > 0 and now - self._steady_since > REBALANCE_S:
             self._steady_since = now
-            log.info("partition %d: left to another node", owned[-1].number)
-            owned[-1].step_down()
+            for host in owned[-math.ceil(surplus * REBALANCE_PART) :]:
+                log.info("partition %d: left to another node", host.number)
+                host.step_down()
 
     def _give_up_moved(self) -> None:
         """Step down from partitions that the operator moved to another node that is alive."""
@@ -204,7 +220,7 @@ async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
             )
             for number in range(layout.partitions)
         ]
-        await node.announce()
+        await _join(node)
         keep_alive = asyncio.create_task(node.keep_alive())
         stack.callback(keep_alive.cancel)
         for number, lease in enumerate(leases):
@@ -214,12 +230,29 @@ async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
                 directory=options.data_dir / "partitions" / str(number),
                 owner=Owner(options.name, options.address, 0),
             )
-            shared = await open_log(client, options.cluster, number, replicas=layout.replicas)
+            opened = await open_log(client, options.cluster, number, replicas=layout.replicas)
+            shared = MeasuredLog(opened, node.append_times.record)
             node.hosts.append(PartitionHost(place, shared, lease, node, files, carrier))
+        stack.push_async_callback(node.stop)
         for host in node.hosts:
-            stack.push_async_callback(host.stop)
             host.start()
         yield node
+
+
+async def _join(node: Node) -> None:
+    """Announce a node for the first time: a bucket that was just created has no leader yet."""
+    until = asyncio.get_running_loop().time() + JOIN_S
+    while True:
+        try:
+            await node.announce()
+            return
+        except (nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError) as problem:
+            if asyncio.get_running_loop().time() > until:
+                raise LogUnavailable(
+                    f"the leases of {node.options.cluster} did not answer within {JOIN_S:g} s"
+                    f" ({problem}): check that a majority of the NATS servers is running"
+                ) from None
+        await asyncio.sleep(JOIN_RETRY_S)
 
 
 async def _identities(

@@ -54,6 +54,7 @@ async def _partition(
         known,
         position=info.state.last_seq,
         stored_bytes=info.state.bytes,
+        max_bytes=max(0, info.config.max_bytes or 0),
         leader=(info.cluster.leader or "") if info.cluster is not None else "",
         replicas=len(copies) + 1,
         replicas_behind=behind,

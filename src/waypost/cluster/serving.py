@@ -6,14 +6,13 @@ The state names nodes and partitions only, never agents; it is for the operator 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
 import msgspec
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +20,7 @@ from starlette.routing import Route
 
 from waypost.cluster.address import parse_cluster
 from waypost.cluster.front import Front
+from waypost.cluster.metrics import NodeFigures, PartitionFigures, render_metrics
 from waypost.cluster.node import Node, NodeOptions, open_node
 from waypost.cluster.overview import cluster_status
 from waypost.policy.errors import InvalidInput
@@ -35,9 +35,13 @@ from waypost.server.server import Listen, serve_app
 from waypost.wire.cluster_bodies import ClusterStatus
 from waypost.wire.http_bodies import Health
 
+log = logging.getLogger("waypost.cluster")
+
 NODE_NAME_MAX_CHARS = 64
 STATUS_S = 1.0
 """The state is read from the servers at most as often, however many ask."""
+STATUS_TIMEOUT_S = 8.0
+"""Less than Prometheus waits by default."""
 
 _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
@@ -86,14 +90,30 @@ class OwnApp:
         return respond(Reply(Health(status="ready")))
 
     async def _metrics(self, request: Request) -> Response:
-        return Response(render_metrics(self._node), media_type=CONTENT_TYPE_LATEST)
+        if self._node.serve_options.metrics == "operator" and not self._is_operator(request):
+            return _reject_unknown()
+        try:
+            streams = {one.number: one for one in (await self._current_status()).partitions}
+        except Exception as problem:  # what this node knows by itself is shown all the same
+            log.info("cluster: metrics without those of the streams: %s", problem)
+            streams = {}
+        node = self._node
+        partitions = [
+            PartitionFigures(
+                host.number,
+                host.is_owner,
+                bool(host.problem),
+                host.take_overs,
+                streams.get(host.number),
+            )
+            for host in node.hosts
+        ]
+        figures = NodeFigures(len(node.alive), node.client.is_connected, partitions)
+        return Response(render_metrics(figures, node.append_times), media_type=CONTENT_TYPE_LATEST)
 
     async def _cluster(self, request: Request) -> Response:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not self._node.identities.operator.matches(token.strip()):
-            headers = {"WWW-Authenticate": "Bearer"}
-            text = "this needs the operator's token: send 'Authorization: Bearer <token>'"
-            return respond_rejected(HttpError(401, text, headers=headers))
+        if not self._is_operator(request):
+            return _reject_unknown()
         try:
             return respond(Reply(await self._current_status()))
         except Exception as problem:
@@ -104,42 +124,33 @@ class OwnApp:
             now = asyncio.get_running_loop().time()
             if self._status is None or now - self._status[0] > STATUS_S:
                 node = self._node
-                found = await cluster_status(
-                    node.client, node.options.cluster, node.values, node.partitions
-                )
-                self._status = (now, found)
+                async with asyncio.timeout(STATUS_TIMEOUT_S):
+                    found = await cluster_status(
+                        node.client, node.options.cluster, node.values, node.partitions
+                    )
+                self._status = (now, _with_lags(found, node))
             return self._status[1]
 
-
-def render_metrics(node: Node) -> bytes:
-    """Return the metrics of a node; each partition has its own below its path."""
-    registry = CollectorRegistry()
-    registry.register(_NodeMetrics(node))
-    return generate_latest(registry)
+    def _is_operator(self, request: Request) -> bool:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        operator = self._node.identities.operator
+        return scheme.lower() == "bearer" and operator.matches(token.strip())
 
 
-class _NodeMetrics:
-    """Collects the metrics of a node when they are asked for."""
+def _reject_unknown() -> Response:
+    headers = {"WWW-Authenticate": "Bearer"}
+    text = "this needs the operator's token: send 'Authorization: Bearer <token>'"
+    return respond_rejected(HttpError(401, text, headers=headers))
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics."""
-        alive = "Nodes of the cluster that are alive."
-        yield GaugeMetricFamily("waypost_cluster_nodes", alive, value=len(self._node.alive))
-        owned = GaugeMetricFamily(
-            "waypost_partition_owned", "Whether this node owns a partition.", labels=["partition"]
-        )
-        failing = GaugeMetricFamily(
-            "waypost_partition_failing",
-            "Whether this node cannot follow or own a partition.",
-            labels=["partition"],
-        )
-        for host in self._node.hosts:
-            owned.add_metric([str(host.number)], host.is_owner)
-            failing.add_metric([str(host.number)], bool(host.problem))
-        yield from (owned, failing)
+def _with_lags(status: ClusterStatus, node: Node) -> ClusterStatus:
+    """Return the state with what this node has not copied yet."""
+    copied = {host.number: host.position for host in node.hosts}
+    partitions = [
+        msgspec.structs.replace(one, lag=max(0, one.position - copied.get(one.number, 0)))
+        for one in status.partitions
+    ]
+    return msgspec.structs.replace(status, partitions=partitions)
 
 
 def node_options(

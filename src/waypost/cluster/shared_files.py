@@ -14,6 +14,7 @@ from pathlib import Path
 
 from waypost.cluster.shared_values import VALUE_MAX_BYTES, SharedValues
 from waypost.files import read_file
+from waypost.relay.config.file_watcher import Version, file_version
 from waypost.relay.data_dir import DataDir, replace_file
 
 log = logging.getLogger("waypost.cluster")
@@ -62,15 +63,25 @@ class SharedFiles:
                     log.error("cluster: %s is not up to date: %s", path, problem)
 
     async def _check(self, data: DataDir) -> None:
-        """Publish changes of the files, until cancelled."""
+        """Publish changes of the files, until cancelled.
+
+        A file is read when it may have changed, and once more after that: a second change within
+        the same tick of the clock leaves no trace.
+        """
+        seen: dict[Path, Version] = {}
         while True:
             await asyncio.sleep(CHECK_S)
             for key, path in _files(data):
+                version = file_version(path)
+                if seen.get(path) == version:
+                    continue
                 try:
                     content = _read(path)
-                    if content != self._known[path]:
-                        self._known[path] = content
+                    if content == self._known[path]:
+                        seen[path] = version
+                    else:
                         await self._values.put(key, content)
+                        self._known[path] = content
                 except Exception as problem:
                     log.warning("cluster: %s is not shared with other nodes: %s", path, problem)
 

@@ -44,14 +44,17 @@ class Timers:
     """
 
     def __init__(self, clock: Clock, now: Clock) -> None:
+        self._driven: DrivenClock | None = None
+        if isinstance(clock, DrivenClock):  # asked once: it is slow
+            self._driven = clock
         self._clock = clock
         self._now = now
 
     def call_at(self, at_us: int, callback: Callable[[], None]) -> Cancel:
         """Call `callback` at `at_us`, or soon if that has passed; return a cancel function."""
         delay_us = max(0, at_us - self._now())
-        if isinstance(self._clock, DrivenClock):
-            return self._clock.call_at(self._clock() + delay_us, callback)
+        if self._driven is not None:
+            return self._driven.call_at(self._clock() + delay_us, callback)
         return asyncio.get_running_loop().call_later(delay_us / 1_000_000, callback).cancel
 
     async def wait(self, future: asyncio.Future[None], until_us: int) -> bool:

@@ -16,7 +16,8 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `owner` is empty while no node owns it; `is_alive` is false if the last one is gone. `position`
     is the end of the stream, `leader` the server that leads it, `replicas_behind` those of its
-    copies that are not up to date. `problem` says why it cannot be used.
+    copies that are not up to date. `max_bytes` is 0 without a limit. `lag` counts the messages of
+    the stream that the node which reports has not copied yet. `problem` says why it cannot be used.
     """
 
     number: int
@@ -26,6 +27,8 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     is_alive: bool = False
     position: int = 0
     stored_bytes: int = 0
+    max_bytes: int = 0
+    lag: int = 0
     leader: str = ""
     replicas: int = 0
     replicas_behind: int = 0

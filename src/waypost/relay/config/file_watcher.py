@@ -51,7 +51,7 @@ class FileWatcher:
     ) -> None:
         self._data = data
         self._on_file = on_file
-        self._seen = {path: _version(path) for path in on_file}
+        self._seen = {path: file_version(path) for path in on_file}
         self._drop_ins = drop_ins
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -86,7 +86,7 @@ class FileWatcher:
         """
         later: set[Path] = set()
         for path, reload in self._on_file.items():
-            version = _version(path)
+            version = file_version(path)
             changed = version != self._seen[path]
             if (changed or path in due) and (not _attempt(reload) or changed):
                 later.add(path)
@@ -125,7 +125,8 @@ def _attempt(act: Callable[..., object], *arguments: str) -> bool:
     return True
 
 
-def _version(path: Path) -> Version:
+def file_version(path: Path) -> Version:
+    """Return the version of a file, through all links."""
     try:
         found = os.stat(path)
     except OSError:
