@@ -19,19 +19,21 @@ import msgspec
 from nats.aio.client import Client
 from starlette.types import ASGIApp
 
-from waypost.cluster.announcements import alive_nodes, announce
+from waypost.cluster.announcements import Announcement, alive_nodes, announce
 from waypost.cluster.carrier import NatsCarrier
 from waypost.cluster.host import PartitionHost, Place
 from waypost.cluster.layout import Layout, layout_of
 from waypost.cluster.lease import LEASE_S, open_lease
+from waypost.cluster.node_file import claim_of, cluster_id, write_node_file
 from waypost.cluster.owners import Owner, owner_of, wish_of
 from waypost.cluster.shared_bindings import SharedBindings
 from waypost.cluster.shared_files import SharedFiles
 from waypost.cluster.shared_values import SharedValues
-from waypost.cluster.streams import connect, disconnect, open_log
+from waypost.cluster.streams import check_sync, connect, disconnect, open_log
 from waypost.policy.bounds import connections_max
 from waypost.policy.partitions import partition_of
 from waypost.policy.settings import Settings
+from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.identity.authenticator import Identities
 from waypost.server.identity.bindings import Bindings
@@ -45,6 +47,7 @@ REBALANCE_S = 2 * LEASE_S
 SPARE_CHANCE = 0.1
 """How often a node tries to own more than its share, in case no other node can."""
 SECRET_BYTES = 32
+PROBLEM_MAX_CHARS = 1000
 
 
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +62,8 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     is_local: bool = False
     """Whether only this machine can reach the node."""
+    monitoring: tuple[str, ...] = ()
+    """Monitoring addresses of the servers, to check what clients cannot see."""
 
 
 class Node:
@@ -71,8 +76,10 @@ class Node:
         layout: Layout,
         values: SharedValues,
         identities: Identities,
+        instance: str,
     ) -> None:
         self.options = options
+        self.instance = instance
         self.client = client
         self.is_local = options.is_local
         self.sessions_max = connections_max
@@ -83,6 +90,10 @@ class Node:
         self.identities = identities
         self.values = values
         self.serve_options, self.settings = options.serve, options.settings
+        self.unreachable = ""
+        """Why the advertised address does not reach this node; "" if it does."""
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Why the node cannot go on."""
         self._steady_since = 0.0
 
     # Placement
@@ -136,17 +147,30 @@ class Node:
         await asyncio.gather(*(context.hub.wait_until_empty() for context in self._contexts))
 
     async def failure(self) -> str:
-        """Wait for ever: a partition that fails here is followed, and owned by another node."""
-        await asyncio.get_running_loop().create_future()
-        return ""
+        """Wait for what keeps the whole node from serving, and return it.
+
+        A partition that fails here is followed, and owned by another node.
+        """
+        return await self.failed
 
     async def announce(self) -> None:
         """Let the others know that this node is alive, and learn which of them are."""
         options, before = self.options, self.alive.keys()
-        await announce(self.client, options.cluster, options.name, options.address)
+        content = Announcement(options.address, self.instance, self.problem[:PROBLEM_MAX_CHARS])
+        await announce(self.client, options.cluster, options.name, content)
         self.alive = await alive_nodes(self.client, options.cluster)
         if self.alive.keys() != before:
             self._steady_since = asyncio.get_running_loop().time()
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with this node, in one text; "" if nothing is."""
+        failing = [host for host in self.hosts if host.problem]
+        texts = [self.unreachable] if self.unreachable else []
+        texts += [f"partition {host.number}: {host.problem}" for host in failing[:1]]
+        if len(failing) > 1:
+            texts.append(f"and {len(failing) - 1} more partitions")
+        return "; ".join(texts)
 
     async def keep_alive(self) -> None:
         """Announce this node, and learn which others are alive, until cancelled."""
@@ -186,40 +210,52 @@ class Node:
 async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
     """Join the cluster and run this node's share of the partitions until the block ends.
 
-    Raises `LogUnavailable` or `LogUnusable` if that is not possible; nothing is changed then.
+    Raises `LogUnavailable`, `LogUnusable`, `DataDirUnusable` or `DataDirInUse` if that is not
+    possible; nothing is changed then.
     """
     async with AsyncExitStack() as stack:
         client = await connect(options.servers)
         stack.push_async_callback(disconnect, client)
-        stream = client.jetstream()
-        values = await SharedValues.open(stream, options.cluster)
+        for url in options.monitoring:
+            await check_sync(url)
+        values = await SharedValues.open(client.jetstream(), options.cluster)
         stack.push_async_callback(values.close)
         layout = layout_of(values, options.cluster)
+        lock = DirectoryLock(DataDir(options.data_dir))
+        stack.callback(lock.release)
+        id_ = await cluster_id(values)
+        claim = claim_of(options.data_dir, options.cluster, id_, options.name)
         identities = await _identities(options, values, stack)
-        node = Node(options, client, layout, values, identities)
-        files, carrier = SharedFiles(values), NatsCarrier(client, options.cluster)
-        leases = [
-            await open_lease(
-                client, options.cluster, number, options.name, replicas=layout.replicas
-            )
-            for number in range(layout.partitions)
-        ]
+        node = Node(options, client, layout, values, identities, claim.instance)
+        node.hosts = await _hosts(node)
         await node.announce()
+        write_node_file(options.data_dir, claim)
         keep_alive = asyncio.create_task(node.keep_alive())
         stack.callback(keep_alive.cancel)
-        for number, lease in enumerate(leases):
-            place = Place(
-                number=number,
-                count=layout.partitions,
-                directory=options.data_dir / "partitions" / str(number),
-                owner=Owner(options.name, options.address, 0),
-            )
-            shared = await open_log(client, options.cluster, number, replicas=layout.replicas)
-            node.hosts.append(PartitionHost(place, shared, lease, node, files, carrier))
         for host in node.hosts:
             stack.push_async_callback(host.stop)
             host.start()
         yield node
+
+
+async def _hosts(node: Node) -> list[PartitionHost]:
+    """Return the partitions of a node, once each stream is as it must be."""
+    options, layout, client = node.options, node.layout, node.client
+    files, carrier = SharedFiles(node.values), NatsCarrier(client, options.cluster)
+    hosts = []
+    for number in range(layout.partitions):
+        shared = await open_log(client, options.cluster, number, replicas=layout.replicas)
+        lease = await open_lease(
+            client, options.cluster, number, options.name, replicas=layout.replicas
+        )
+        place = Place(
+            number=number,
+            count=layout.partitions,
+            directory=options.data_dir / "partitions" / str(number),
+            owner=Owner(options.name, options.address, 0),
+        )
+        hosts.append(PartitionHost(place, shared, lease, node, files, carrier))
+    return hosts
 
 
 async def _identities(
