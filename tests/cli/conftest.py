@@ -61,6 +61,10 @@ class CommandLine:
         """Run a command, and return whether it succeeded."""
         return CliRunner(env=WIDE).invoke(app, arguments).exit_code == 0
 
+    def output(self, arguments: list[str]) -> str:
+        """Run a command, and return what it prints, however it ends."""
+        return str(CliRunner(env=WIDE).invoke(app, arguments).output)
+
     def json(self, *arguments: str, exits: int = 0, stdin: str | None = None) -> Any:
         """Return the JSON output of a command; stdout must hold nothing else."""
         return json.loads(self(*arguments, "--json", exits=exits, stdin=stdin).stdout)

@@ -25,7 +25,11 @@ _MISDIRECTED = 421
 
 
 async def keep_checking(node: Node) -> None:
-    """Check the advertised address of a node that serves, again and again until cancelled."""
+    """Check the advertised address of a node that listens, and start it unless that is wrong.
+
+    Then check it again and again until cancelled.
+    """
+    is_started = False
     while True:
         wrong, node.unreachable = await asyncio.to_thread(
             check_address, node.options.address, node.instance
@@ -34,6 +38,9 @@ async def keep_checking(node: Node) -> None:
             if not node.failed.done():
                 node.failed.set_result(wrong)
             return
+        if not is_started:
+            is_started = True
+            node.start()
         if node.unreachable:
             log.warning("cluster: %s", node.unreachable)
         await asyncio.sleep(CHECK_S)

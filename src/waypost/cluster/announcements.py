@@ -4,7 +4,10 @@ Rule 1  A name is announced by one data directory at a time. A second node of th
         rejected; the first one stays.
 """
 
+import asyncio
+
 import msgspec
+import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
 
@@ -12,6 +15,7 @@ from waypost.cluster.lease import bucket_name
 from waypost.relay.errors import LogUnusable
 
 NODE_PREFIX = "node."
+WITHDRAW_S = 1.0
 
 
 class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,6 +48,16 @@ async def announce(client: Client, cluster: str, node: str, content: Announcemen
             " stop it, or give this node another --node"
         )
     await bucket.put(key, encoded)
+
+
+async def withdraw(client: Client, cluster: str, node: str) -> None:
+    """Report that a node stops; without an answer, its announcement expires."""
+    try:
+        async with asyncio.timeout(WITHDRAW_S):
+            bucket = await client.jetstream().key_value(bucket_name(cluster))
+            await bucket.delete(NODE_PREFIX + node)
+    except (nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError):
+        pass
 
 
 async def announcements(client: Client, cluster: str) -> dict[str, Announcement]:

@@ -19,12 +19,12 @@ import msgspec
 from nats.aio.client import Client
 from starlette.types import ASGIApp
 
-from waypost.cluster.announcements import Announcement, alive_nodes, announce
+from waypost.cluster.announcements import Announcement, alive_nodes, announce, withdraw
 from waypost.cluster.carrier import NatsCarrier
 from waypost.cluster.host import PartitionHost, Place
 from waypost.cluster.layout import Layout, layout_of
 from waypost.cluster.lease import LEASE_S, open_lease
-from waypost.cluster.node_file import claim_of, cluster_id, write_node_file
+from waypost.cluster.node_file import NodeFile, claim_of, cluster_id, write_node_file
 from waypost.cluster.owners import Owner, owner_of, wish_of
 from waypost.cluster.shared_bindings import SharedBindings
 from waypost.cluster.shared_files import SharedFiles
@@ -76,10 +76,10 @@ class Node:
         layout: Layout,
         values: SharedValues,
         identities: Identities,
-        instance: str,
+        claim: NodeFile,
     ) -> None:
         self.options = options
-        self.instance = instance
+        self._claim = claim
         self.client = client
         self.is_local = options.is_local
         self.sessions_max = connections_max
@@ -125,6 +125,17 @@ class Node:
         return owned < self._share or random.random() < SPARE_CHANCE
 
     # Serving
+
+    @property
+    def instance(self) -> str:
+        """The id of this node's data directory."""
+        return self._claim.instance
+
+    def start(self) -> None:
+        """Begin to follow and to own partitions; the data directory is this node's from now on."""
+        write_node_file(self.options.data_dir, self._claim)
+        for host in self.hosts:
+            host.start()
 
     @property
     def _contexts(self) -> list[ServerContext]:
@@ -208,7 +219,7 @@ class Node:
 
 @asynccontextmanager
 async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
-    """Join the cluster and run this node's share of the partitions until the block ends.
+    """Join the cluster until the block ends; with `start`, this node runs its share of partitions.
 
     Raises `LogUnavailable`, `LogUnusable`, `DataDirUnusable` or `DataDirInUse` if that is not
     possible; nothing is changed then.
@@ -226,15 +237,14 @@ async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
         id_ = await cluster_id(values)
         claim = claim_of(options.data_dir, options.cluster, id_, options.name)
         identities = await _identities(options, values, stack)
-        node = Node(options, client, layout, values, identities, claim.instance)
+        node = Node(options, client, layout, values, identities, claim)
         node.hosts = await _hosts(node)
         await node.announce()
-        write_node_file(options.data_dir, claim)
+        stack.push_async_callback(withdraw, client, options.cluster, options.name)
         keep_alive = asyncio.create_task(node.keep_alive())
         stack.callback(keep_alive.cancel)
         for host in node.hosts:
             stack.push_async_callback(host.stop)
-            host.start()
         yield node
 
 
