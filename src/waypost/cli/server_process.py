@@ -148,6 +148,9 @@ async def _serve_node(command: ServeCommand) -> None:
 def welcome(url: str, command: ServeCommand, public_key: str) -> str:
     """Return the greeting of a new relay, with commands to copy."""
     token = shlex.quote(str(command.data_dir.resolve() / "operator-token"))
+    signs = "Cluster    an operator's commands name a partition: --url URL/p/0"
+    if public_key:
+        signs = f"Public key {public_key} (signs the journal)"
     payload = """'{"text": "hi"}'"""
     send = f"waypost send agent.hello {payload}"
     if not command.options.anonymous:
@@ -155,7 +158,7 @@ def welcome(url: str, command: ServeCommand, public_key: str) -> str:
     return f"""\
 {greeting(url, command.data_dir, hint="")}
 Operator   {token}
-Public key {public_key} (signs the journal)
+{signs}
 
 Try it in another terminal:
   export WAYPOST_URL={url}

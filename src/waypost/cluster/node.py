@@ -21,9 +21,10 @@ from starlette.types import ASGIApp
 
 from waypost.cluster.announcements import Announcement, alive_nodes, announce, withdraw
 from waypost.cluster.carrier import NatsCarrier
-from waypost.cluster.host import PartitionHost, Place
+from waypost.cluster.host import Links, PartitionHost, Place
 from waypost.cluster.layout import Layout, layout_of
 from waypost.cluster.lease import LEASE_S, open_lease
+from waypost.cluster.live_agents import LiveAgents
 from waypost.cluster.node_file import NodeFile, claim_of, cluster_id, write_node_file
 from waypost.cluster.owners import Owner, owner_of, wish_of
 from waypost.cluster.shared_bindings import SharedBindings
@@ -264,7 +265,8 @@ async def _hosts(node: Node) -> list[PartitionHost]:
             directory=options.data_dir / "partitions" / str(number),
             owner=Owner(options.name, options.address, 0),
         )
-        hosts.append(PartitionHost(place, shared, lease, node, files, carrier))
+        agents = LiveAgents(client, options.cluster, number, layout.partitions)
+        hosts.append(PartitionHost(place, shared, lease, node, files, Links(carrier, agents)))
     return hosts
 
 
