@@ -141,15 +141,13 @@ async def _connected(url: str, subject: str) -> None:
         pass
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/p/2/", "/p/9999/", "/p/0x1/", "/p/-1/", "/p/", "/p/01/", "/p/+1/", "/p/%D9%A1/", "/p/1%00/"],
-)
-async def test_there_are_no_other_partitions(nodes: Nodes, path: str) -> None:
+async def test_there_are_no_other_partitions(nodes: Nodes) -> None:
+    odd = ("2/", "9999/", "0x1/", "-1/", "", "01/", "+1/", "%D9%A1/", "1%00/", "99999999999/")
     async with httpx.AsyncClient() as http:
-        answer = await http.get(nodes.urls[0] + path)
-    assert answer.status_code == 404
-    assert answer.json()["error"]
+        for path in odd:
+            answer = await http.get(f"{nodes.urls[0]}/p/{path}")
+            assert answer.status_code == 404, path
+            assert answer.json()["error"]
 
 
 async def test_an_operator_has_to_name_a_partition(nodes: Nodes) -> None:
