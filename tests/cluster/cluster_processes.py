@@ -75,10 +75,8 @@ class ClusterProcesses:
                 try:
                     await create_cluster(self.server_urls, NAME, layout)
                     break
-                except Exception as problem:  # the servers have not found each other yet
-                    last = problem
+                except Exception:  # the servers have not found each other yet
                     await asyncio.sleep(0.2)
-        del last
         client = await connect(self.server_urls)
         values = await SharedValues.open(client.jetstream(), NAME)
         await values.put(CONFIG_KEY, json.dumps(UNLIMITED).encode())
