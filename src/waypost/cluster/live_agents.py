@@ -80,8 +80,8 @@ class LiveAgents:
             sending = asyncio.create_task(self._send_waiting())
             stack.callback(sending.cancel)
             stack.callback(context.relay.on_signal(">", self._forward_own))
-            context.hub.signal_elsewhere = self.forward
-            context.directory.presence_elsewhere = self.presence
+            context.hub.forward_signals(self.forward)
+            context.directory.ask_elsewhere(self.presence)
             yield
 
     def forward(self, sender: str, subject: str, signal: Signal) -> None:

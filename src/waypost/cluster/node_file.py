@@ -2,8 +2,8 @@
 
 Rule 1  A directory belongs to one node of one cluster. Its journals are copies of that cluster's
         streams, and must not be compared with, or appended to, those of another.
-Rule 2  Clusters are told apart by an id, which is chosen when they are created: one that was
-        created again under the same name is another one.
+Rule 2  An id distinguishes clusters; it is chosen when the first node joins. One that was created
+        again under the same name is another cluster.
 """
 
 import secrets
@@ -57,7 +57,7 @@ async def cluster_id(values: SharedValues) -> str:
 
 
 def claim_of(data_dir: Path, cluster: str, id_: str, node: str) -> NodeFile:
-    """Return whose a directory is; for one that is nobody's, what to write to make it `node`'s.
+    """Return whose a directory is; for one without a node, what to write to make it `node`'s.
 
     Raises `DataDirUnusable` if it is of a relay, or of another node or cluster.
     """

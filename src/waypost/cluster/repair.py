@@ -66,7 +66,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return list(_steps(self))
 
 
-class Repair(msgspec.Struct, kw_only=True):
+class PartitionRepair(msgspec.Struct, kw_only=True):
     """What was done for a partition. `rejected` messages keep their files, by id and reason."""
 
     number: int
@@ -130,9 +130,9 @@ class Repairer:
             return self._plan_refill(number, create=False)
         return self._plan_rest(number, copy)
 
-    async def carry_out(self, plan: Plan) -> Repair:
+    async def carry_out(self, plan: Plan) -> PartitionRepair:
         """Do what was planned for a partition. Raises `RelayError` and `OSError`."""
-        cluster, done = self._node.cluster, Repair(number=plan.number)
+        cluster, done = self._node.cluster, PartitionRepair(number=plan.number)
         data, replicas = DataDir(self._directory(plan.number)), self._layout.replicas
         if plan.create:
             await create_stream(self._client, cluster, plan.number, replicas=replicas)
@@ -188,7 +188,9 @@ class Repairer:
         finally:
             await follower.close()
 
-    async def _repair_lost(self, plan: Plan, data: DataDir, log: Log, done: Repair) -> None:
+    async def _repair_lost(
+        self, plan: Plan, data: DataDir, log: Log, done: PartitionRepair
+    ) -> None:
         """Publish lost messages again, or give them up; then remove their files."""
         lost = self._read_lost(plan.number)
         done.expired = lost.expired
@@ -267,7 +269,7 @@ class Repairer:
 
 async def repair_all(
     repairer: Repairer, numbers: Iterable[int], confirm: Callable[[list[Plan]], bool]
-) -> list[Repair] | None:
+) -> list[PartitionRepair] | None:
     """Plan all partitions and carry that out once it is confirmed; None if it is not.
 
     A partition that cannot be repaired does not keep the others from being.
@@ -283,9 +285,9 @@ async def repair_all(
                 try:
                     done.append(await repairer.carry_out(plan))
                 except (RelayError, OSError) as problem:
-                    done.append(Repair(number=plan.number, problem=str(problem)))
+                    done.append(PartitionRepair(number=plan.number, problem=str(problem)))
             elif plan.blocked:
-                done.append(Repair(number=plan.number, problem=plan.blocked))
+                done.append(PartitionRepair(number=plan.number, problem=plan.blocked))
         return done
 
 

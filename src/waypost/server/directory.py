@@ -50,7 +50,7 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
 PresenceElsewhere = Callable[[Sequence[str]], Awaitable[Mapping[str, Presence]]]
 
 
-async def _nobody(subjects: Sequence[str]) -> Mapping[str, Presence]:
+async def _unknown(subjects: Sequence[str]) -> Mapping[str, Presence]:
     return {}
 
 
@@ -66,8 +66,7 @@ class Directory:
         self._hub = hub
         self._mode = mode
         self.is_local = False
-        self.presence_elsewhere: PresenceElsewhere = _nobody
-        """Returns the presence of agents of other partitions."""
+        self._presence_elsewhere: PresenceElsewhere = _unknown
         self._notes: dict[str, NeverConnected] = {}
         self._notes_of = -1
         self._searches = 0
@@ -116,6 +115,10 @@ class Directory:
         await self._add_presence([found])
         return found
 
+    def ask_elsewhere(self, presence: PresenceElsewhere) -> None:
+        """Learn the presence of agents of other partitions from `presence`."""
+        self._presence_elsewhere = presence
+
     def presence_of(self, subject: str) -> Presence:
         """Return the presence of an agent of this partition."""
         connected = self._hub.is_connected(subject)
@@ -123,7 +126,7 @@ class Directory:
 
     async def _add_presence(self, agents: Sequence[AgentInfo]) -> None:
         """Complete agents of other partitions, as far as these answer."""
-        elsewhere = await self.presence_elsewhere([one.subject for one in agents])
+        elsewhere = await self._presence_elsewhere([one.subject for one in agents])
         for one in agents:
             if (there := elsewhere.get(one.subject)) is not None:
                 one.connected = there.connected

@@ -15,7 +15,7 @@ from waypost.policy.bounds import partitions_max, replicas_max
 
 if TYPE_CHECKING:
     from waypost.cluster.node_file import NodeFile
-    from waypost.cluster.repair import Plan, Repair
+    from waypost.cluster.repair import PartitionRepair, Plan
     from waypost.cluster.shared_values import SharedValues
     from waypost.cluster.verification import ClusterReport
     from waypost.wire.cluster_bodies import ClusterStatus
@@ -196,25 +196,30 @@ def verify(cluster: Address, data_dir: DataDirs = None, json: JsonOption = False
         raise typer.Exit(1)
 
 
+StoppedDataDir = Annotated[
+    Path,
+    typer.Option("--data-dir", metavar="DIR", help="Data directory of a node that is stopped."),
+]
+OnlyPartitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", min=0, metavar="N", help="Only this partition; repeatable."),
+]
+Refill = Annotated[bool, typer.Option("--refill", help="Also fill empty or deleted streams.")]
+GiveUp = Annotated[
+    bool, typer.Option("--give-up", help="Delete lost events instead of publishing them.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
 @commands.command()
 def repair(  # noqa: PLR0913 - one parameter per option
     cluster: Address,
     *,
-    data_dir: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Data directory of a node that is stopped."),
-    ],
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(min=0, metavar="N", help="Only this partition; repeatable."),
-    ] = None,
-    refill: Annotated[
-        bool, typer.Option("--refill", help="Also fill empty or deleted streams.")
-    ] = False,
-    give_up: Annotated[
-        bool, typer.Option("--give-up", help="Delete lost events instead of publishing them.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    data_dir: StoppedDataDir,
+    partition: OnlyPartitions = None,
+    refill: Refill = False,
+    give_up: GiveUp = False,
+    yes: Yes = False,
     json: JsonOption = False,
 ) -> None:
     """Give a log back what it lost, from the journal of a node.
@@ -236,9 +241,9 @@ def repair(  # noqa: PLR0913 - one parameter per option
     from waypost.cluster.repair import RepairOptions
 
     options = RepairOptions(refill=refill, give_up=give_up)
+    confirm = _confirmation(is_given=yes, stderr=json)
 
-    async def ask(client: Any, name: str, values: "SharedValues") -> "list[Repair] | None":
-        from waypost.cli.rendering.cluster import print_plans
+    async def ask(client: Any, name: str, values: "SharedValues") -> "list[PartitionRepair] | None":
         from waypost.cluster.layout import layout_of
         from waypost.cluster.repair import Repairer, repair_all
 
@@ -246,12 +251,6 @@ def repair(  # noqa: PLR0913 - one parameter per option
         node = await _node_of(data_dir, name, values, may_adopt=refill)
         numbers = partition or range(layout.partitions)
         _check_partitions(numbers, layout.partitions)
-
-        def confirm(plans: "list[Plan]") -> bool:
-            print_plans(plans, stderr=json)
-            if not any(one.is_needed for one in plans):
-                return any(one.blocked for one in plans)
-            return yes or typer.confirm("Do this?", default=False, err=True)
 
         return await repair_all(Repairer(client, layout, data_dir, node, options), numbers, confirm)
 
@@ -264,6 +263,19 @@ def repair(  # noqa: PLR0913 - one parameter per option
         print_repairs(done)
     if any(not one.is_done for one in done or ()):
         raise typer.Exit(1)
+
+
+def _confirmation(*, is_given: bool, stderr: bool) -> "Callable[[list[Plan]], bool]":
+    """Return what shows the plans of a repair, and asks unless the answer `is_given`."""
+    from waypost.cli.rendering.cluster import print_plans
+
+    def confirm(plans: "list[Plan]") -> bool:
+        print_plans(plans, stderr=stderr)
+        if not any(one.is_needed for one in plans):
+            return any(one.blocked for one in plans)
+        return is_given or typer.confirm("Do this?", default=False, err=True)
+
+    return confirm
 
 
 async def _node_of(

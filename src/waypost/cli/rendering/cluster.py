@@ -7,7 +7,7 @@ from waypost.wire.printable import printable
 
 if TYPE_CHECKING:
     from waypost.cluster.copies import CopyReport
-    from waypost.cluster.repair import Plan, Repair
+    from waypost.cluster.repair import PartitionRepair, Plan
     from waypost.cluster.verification import ClusterReport
 
 
@@ -42,7 +42,7 @@ def print_plans(plans: "list[Plan]", *, stderr: bool = False) -> None:
         screen.print(f"Nothing to repair in {plural(len(plans), 'partition')}.")
 
 
-def print_repairs(done: "list[Repair]") -> None:
+def print_repairs(done: "list[PartitionRepair]") -> None:
     """Print what a repair did, and what is left."""
     screen = console()
     for one in done:

@@ -119,8 +119,7 @@ class Hub:
         self._left_us: OrderedDict[str, int] = OrderedDict()
         self.note_of: NoteOf = lambda sender, subject, result: UNSET
         """Returns what a sender may know about a recipient that has never connected."""
-        self.signal_elsewhere: SignalElsewhere = lambda sender, subject, signal: None
-        """Sends an admitted signal to the agents of other partitions."""
+        self._signal_elsewhere: SignalElsewhere = lambda sender, subject, signal: None
         self._handshakes = 0
         self.stopping = False
         self._on_leave: list[Callable[[str], None]] = []
@@ -237,7 +236,11 @@ class Hub:
             for session in self._by_subject.get(recipient, ()):
                 session.send_lossy(Signalled(subject=recipient, signal=signal, sender=sender))
         if not is_carried:
-            self.signal_elsewhere(sender, subject, signal)
+            self._signal_elsewhere(sender, subject, signal)
+
+    def forward_signals(self, forward: SignalElsewhere) -> None:
+        """Send admitted signals to the agents of other partitions with `forward`, too."""
+        self._signal_elsewhere = forward
 
     def note_read(self, subject: str, wait_s: float = 0.0) -> None:
         """Record that the agent of `subject` reads its inbox over HTTP now."""
