@@ -57,6 +57,14 @@ class CommandLine:
         assert result.exit_code == exits, f"{result.exit_code}: {result.stdout}{result.stderr}"
         return result
 
+    def try_(self, arguments: list[str]) -> bool:
+        """Run a command, and return whether it succeeded."""
+        return CliRunner(env=WIDE).invoke(app, arguments).exit_code == 0
+
+    def output(self, arguments: list[str]) -> str:
+        """Run a command, and return what it prints, however it ends."""
+        return str(CliRunner(env=WIDE).invoke(app, arguments).output)
+
     def json(self, *arguments: str, exits: int = 0, stdin: str | None = None) -> Any:
         """Return the JSON output of a command; stdout must hold nothing else."""
         return json.loads(self(*arguments, "--json", exits=exits, stdin=stdin).stdout)

@@ -116,7 +116,8 @@ async def test_a_request_names_the_node_that_has_its_partition(nodes: Nodes) -> 
         elsewhere = await http.get(f"{nodes.urls[0]}/p/1/healthz")
         here = await http.get(f"{nodes.urls[1]}/p/1/healthz")
         own = await http.get(f"{nodes.urls[0]}/healthz")
-    assert elsewhere.status_code == 421
+    assert elsewhere.status_code == 307
+    assert elsewhere.headers["location"] == f"{nodes.urls[1]}/p/1/healthz"
     assert elsewhere.json()["reason"] == "moved"
     assert elsewhere.json()["url"] == f"{nodes.urls[1]}/p/1"
     assert here.json()["status"] == "up"
@@ -140,12 +141,13 @@ async def _connected(url: str, subject: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("path", ["/p/2/healthz", "/p/9999/", "/p/0x1/", "/p/-1/", "/p/"])
-async def test_there_are_no_other_partitions(nodes: Nodes, path: str) -> None:
+async def test_there_are_no_other_partitions(nodes: Nodes) -> None:
+    odd = ("2/", "9999/", "0x1/", "-1/", "", "01/", "+1/", "%D9%A1/", "1%00/", "99999999999/")
     async with httpx.AsyncClient() as http:
-        answer = await http.get(nodes.urls[0] + path)
-    assert answer.status_code in (404, 421)
-    assert answer.json()["error"]
+        for path in odd:
+            answer = await http.get(f"{nodes.urls[0]}/p/{path}")
+            assert answer.status_code == 404, path
+            assert answer.json()["error"]
 
 
 async def test_an_operator_has_to_name_a_partition(nodes: Nodes) -> None:
@@ -153,7 +155,31 @@ async def test_an_operator_has_to_name_a_partition(nodes: Nodes) -> None:
     async with httpx.AsyncClient(headers=headers) as http:
         answer = await http.get(f"{nodes.urls[0]}/v1/stats")
     assert answer.status_code == 421
-    assert "names a partition" in answer.json()["error"]
+    assert "name one in the URL" in answer.json()["error"]
+
+
+async def test_what_an_operator_asks_about_a_subject_is_sent_to_its_partition(
+    nodes: Nodes,
+) -> None:
+    headers = {"Authorization": "Bearer of-an-operator"}
+    async with httpx.AsyncClient(headers=headers) as http:
+        answer = await http.get(f"{nodes.urls[0]}/v1/inbox/agent.odd/peek?limit=1")
+        shared = await http.get(f"{nodes.urls[1]}/v1/rules")
+        posted = await http.post(f"{nodes.urls[0]}/v1/inbox/agent.odd/ack", json={})
+    assert answer.status_code == 307
+    assert answer.headers["location"] == f"{nodes.urls[1]}/p/1/v1/inbox/agent.odd/peek?limit=1"
+    assert shared.headers["location"] == f"{nodes.urls[0]}/p/0/v1/rules"
+    assert posted.status_code == 421
+    assert posted.json()["url"] == f"{nodes.urls[1]}/p/1"
+
+
+async def test_a_redirect_stays_on_the_address_of_the_owner(nodes: Nodes) -> None:
+    async with httpx.AsyncClient() as http:
+        for path in ("//evil.example/x", "/@evil.example", "/\\evil.example", "/%0d%0aX-Evil: 1"):
+            answer = await http.get(f"{nodes.urls[0]}/p/1{path}")
+            assert answer.status_code == 307
+            assert answer.headers["location"].startswith(f"{nodes.urls[1]}/p/1/")
+            assert "X-Evil" not in answer.headers
 
 
 async def test_a_body_of_any_length_is_not_read(nodes: Nodes) -> None:

@@ -23,6 +23,7 @@ import msgspec
 import typer
 import uvloop
 
+from waypost.cluster.address import NODE_FILE, ClusterOptions
 from waypost.files import read_file, read_secret
 from waypost.policy.errors import InvalidInput
 from waypost.policy.names import is_loopback
@@ -59,8 +60,8 @@ class ServeCommand(msgspec.Struct, frozen=True, kw_only=True):
     listen: Listen
     options: ServeOptions
     storage: str | None = None
-    cluster: tuple[str, str, str] | None = None
-    """For a node of a cluster: the cluster's address, the node's name, and its URL."""
+    cluster: ClusterOptions | None = None
+    """For a node of a cluster."""
     log_format: str = "auto"
 
 
@@ -120,6 +121,11 @@ class _Start:
 
 
 async def _serve(command: ServeCommand) -> None:
+    if (command.data_dir / NODE_FILE).exists():
+        raise CannotServe(
+            f"{command.data_dir} belongs to a node of a cluster: give --cluster, --node and"
+            " --advertise, or another --data-dir"
+        )
     start, settings = _Start(command), _settings(command)
     options = msgspec.structs.replace(command.options, pipeline_command=_COMMAND_LINE)
     async with open_context(command.data_dir, options, settings=settings) as context:
@@ -134,10 +140,7 @@ async def _serve_node(command: ServeCommand) -> None:
 
     start = _Start(command)
     assert command.cluster is not None
-    cluster, name, address = command.cluster
-    options = node_options(
-        cluster, name, address, command.data_dir, command.options, command.listen
-    )
+    options = node_options(command.cluster, command.data_dir, command.options, command.listen)
     with start.listening():
         await serve_node(options, command.listen, start.on_ready)
 
@@ -145,6 +148,9 @@ async def _serve_node(command: ServeCommand) -> None:
 def welcome(url: str, command: ServeCommand, public_key: str) -> str:
     """Return the greeting of a new relay, with commands to copy."""
     token = shlex.quote(str(command.data_dir.resolve() / "operator-token"))
+    signs = "Cluster    an operator's commands name a partition: --url URL/p/0"
+    if public_key:
+        signs = f"Public key {public_key} (signs the journal)"
     payload = """'{"text": "hi"}'"""
     send = f"waypost send agent.hello {payload}"
     if not command.options.anonymous:
@@ -152,7 +158,7 @@ def welcome(url: str, command: ServeCommand, public_key: str) -> str:
     return f"""\
 {greeting(url, command.data_dir, hint="")}
 Operator   {token}
-Public key {public_key} (signs the journal)
+{signs}
 
 Try it in another terminal:
   export WAYPOST_URL={url}

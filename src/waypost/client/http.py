@@ -42,6 +42,9 @@ OPERATOR_TOKEN_NEEDED = (
 )
 
 
+_REDIRECT = 307
+
+
 class RemoteError(WaypostError):
     """A request to a served relay failed. `status` is the HTTP status, 0 without a response;
     `reason` is the relay's word for it, or empty."""
@@ -177,6 +180,8 @@ class HttpClient:
             raise RemoteError(
                 f"the answer of {url} was not read: {problem}; is it a relay?"
             ) from None
+        if status in (MISDIRECTED, _REDIRECT) and (moved := _moved_to(body)):
+            raise RelayMoved(moved)
         if status == MISDIRECTED:
             raise _misdirected(self._route.current, body)
         if status != 200:
@@ -190,14 +195,25 @@ class HttpClient:
             ) from None
 
 
+def _moved_to(body: bytes) -> str:
+    """Return the URL of the node that a relay names in its answer; "" if it names none."""
+    try:
+        problem = msgspec.json.decode(body, type=Problem)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    return problem.url if problem.reason == MOVED else ""
+
+
 def _misdirected(address: Address, body: bytes) -> WaypostError:
-    """Return the error of a request to the wrong node, or under a wrong name."""
+    """Return the error of a request to the wrong partition, or under a wrong name."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except (msgspec.DecodeError, RecursionError):
         problem = Problem(error="")
-    if problem.reason == MOVED and problem.url:
-        return RelayMoved(problem.url)
+    if problem.reason == "partition_needed":
+        return RemoteError(f"at {address.http_url} {problem.error}", MISDIRECTED, problem.reason)
+    if "belongs to partition" in problem.error:
+        return RemoteError(problem.error, MISDIRECTED, problem.reason)
     return RemoteError(address.not_its_name(), MISDIRECTED)
 
 

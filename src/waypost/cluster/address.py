@@ -3,11 +3,16 @@
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
+
 from waypost.policy.bounds import cluster_name_max_chars
 from waypost.policy.errors import InvalidInput
 
 _EXAMPLE = "nats://HOST:4222,HOST:4222/NAME"
 _SCHEMES = ("nats", "tls")
+
+NODE_FILE = "node.json"
+"""The file that says whose the data directory of a node is."""
 
 
 class ClusterAddress(NamedTuple):
@@ -15,6 +20,15 @@ class ClusterAddress(NamedTuple):
 
     servers: tuple[str, ...]
     name: str
+
+
+class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a node as its operator gives them."""
+
+    cluster: str
+    node: str
+    advertise: str
+    monitoring: tuple[str, ...] = ()
 
 
 def parse_cluster(text: str) -> ClusterAddress:

@@ -51,8 +51,17 @@ class NatsCarrier:
     async def carry(
         self, origin: int, partition: int, messages: Sequence[Forwarded]
     ) -> Sequence[ForwardOutcome]:
-        """Return the decisions of another partition. Raises `PartitionUnavailable`."""
+        """Return the decisions of another partition. Raises `PartitionUnavailable`.
+
+        A message that the servers do not carry is rejected: it would hold up those behind it.
+        """
         request = msgspec.json.encode(ForwardRequest(origin, list(messages)))
+        if len(request) > self._client.max_payload:
+            if len(messages) == 1:
+                return [ForwardOutcome(error=self._too_large(len(request)))]
+            half = len(messages) // 2
+            first = await self.carry(origin, partition, messages[:half])
+            return [*first, *await self.carry(origin, partition, messages[half:])]
         try:
             reply = await self._client.request(self._decide(partition), request, timeout=ANSWER_S)
             answer = msgspec.json.decode(reply.data, type=ForwardAnswer)
@@ -65,6 +74,12 @@ class NatsCarrier:
         if len(answer.outcomes) != len(messages):
             raise PartitionUnavailable(partition, "it answered to other messages")
         return answer.outcomes
+
+    def _too_large(self, size: int) -> str:
+        return (
+            f"the message has {size:,} bytes with its header, and the NATS servers of this cluster"
+            f" carry {self._client.max_payload:,} to another partition: raise their max_payload"
+        )
 
     @asynccontextmanager
     async def serving(self, partition: int, relay: Relay) -> AsyncIterator[None]:

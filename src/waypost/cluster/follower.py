@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from waypost.cluster.copies import LOST, lost_files
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import LogLost, LogUnavailable, LogUnusable, NotOwner
 from waypost.relay.journal.confirmed import Confirmed, ConfirmedMark
@@ -34,14 +35,11 @@ from waypost.relay.journal.log import (
     Unknown,
 )
 from waypost.relay.journal.replicated import Ownership
-from waypost.relay.journal.segments import decode_line
+from waypost.relay.journal.segments import decode_line, list_segments
 from waypost.relay.state.recovery import drop_index_after
 from waypost.wire.events import OwnerChanged
 
 log = logging.getLogger("waypost.cluster")
-
-LOST = ".lost"
-"""Ends the names of files set aside with events that the log has lost."""
 
 _ROUNDS_MAX = 100
 """Answers about the end of the log that its records may contradict, before a node gives up."""
@@ -61,12 +59,14 @@ class Follower:
         self._log = shared
         self._local = FileLog(data.journal, sync=False)
         self._mark = ConfirmedMark(data.journal)
+        self.appended = 0
+        """Batches that the log lacked, and that were appended again."""
         self._begin(self._known())
 
     @property
     def lost(self) -> list[Path]:
         """The files with events that the log has lost, and that are not repaired yet."""
-        return sorted((self._data.journal / "set-aside").glob(f"*{LOST}"))
+        return lost_files(self._data.journal)
 
     async def follow(self, wait_s: float) -> int:
         """Copy the next records, waiting for the first; return how many there were."""
@@ -91,8 +91,8 @@ class Follower:
             if tail.header is None and self._mark.last.position:
                 raise LogLost(
                     f"the replicated log is empty, but {self._data.root} has events of it up to"
-                    f" {self._mark.last.seq:,}: check that this is the right cluster, and restore"
-                    " its stream"
+                    f" {self._mark.last.seq:,}: check that this is the right cluster; if its stream"
+                    " was deleted, 'waypost cluster repair --refill' fills it from a journal"
                 )
             if tail.hash == (self.hash or NO_HASH):
                 return tail
@@ -103,21 +103,49 @@ class Follower:
             " check the state of its stream"
         )
 
-    async def take_over(self, node: str, address: str = "") -> Ownership:
+    async def take_over(
+        self, node: str, address: str = "", *, ignore_lost: bool = False
+    ) -> Ownership:
         """Return what it takes to open a relay as the owner; the follower is closed then.
 
         Raise `NotOwner` if another node is faster, `LogLost` if events must be repaired first.
         """
         tail = await self.catch_up()
-        if self.lost:
+        if self.lost and not ignore_lost:
             raise LogLost(
                 f"the replicated log lost events that it had confirmed; {self.lost[0]} still has"
-                " them: publish its messages again, then delete the file"
+                " them: stop this node, run 'waypost cluster repair CLUSTER --data-dir DIR', and"
+                " start it again"
             )
-        for record in self._ahead(tail, node):
-            tail = await self._append_again(tail, record)
+        tail = await self.append_missing(tail, node)
         await self.close()
         return Ownership(self._log, tail, node, address)
+
+    async def append_missing(self, tail: Tail, node: str) -> Tail:
+        """Append what the segments have after `tail`, and return the new end.
+
+        Raise `NotOwner` if another node has appended meanwhile, `LogUnavailable` without an answer.
+        """
+        for record in self._ahead(tail, node):
+            tail = await self._append_again(tail, record)
+        return tail
+
+    async def refill(self, node: str) -> Tail:
+        """Fill an empty log with all that the segments have, and return its end.
+
+        Raise `LogUnusable` if it is not empty, or if the segments do not begin with event 1.
+        """
+        tail = await self._log.tail()
+        if tail.header is not None:
+            raise LogUnusable("the replicated log is not empty: only an empty one can be filled")
+        if 1 not in list_segments(self._data.journal):
+            raise LogUnusable(
+                f"the journal of {self._data.root} does not begin with event 1: older segments were"
+                " deleted; fill the stream from another node, or from a backup"
+            )
+        self._mark.set(Confirmed())  # the batches get other positions
+        self._begin(Confirmed())
+        return await self.append_missing(tail, node)
 
     async def close(self) -> None:
         """Sync and close the files; the log stays open. Raises `OSError`."""
@@ -203,6 +231,7 @@ class Follower:
         match outcome:
             case Appended(position):
                 log.warning("cluster: a batch that the log lacked is appended again: %s", header)
+                self.appended += 1
                 await self._put(Entry(position, record))
                 return Tail(position, header)
             case Conflict():
@@ -216,7 +245,8 @@ def _contradiction(entry: Entry) -> LogUnusable:
     return LogUnusable(
         f"the record at {entry.position:,} of the replicated log, by {header.node}, does not"
         " continue the one before it: the log lost its end while that node was writing; stop all"
-        " nodes, and restore the stream from the journal of one of them"
+        " nodes, delete the stream, and fill it from the longest journal with 'waypost cluster"
+        " repair --refill'"
     )
 
 

@@ -15,6 +15,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Protocol
+from urllib.parse import quote, unquote
 
 import msgspec
 from starlette.requests import Request
@@ -25,6 +26,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from waypost.policy.bounds import subject_length_max_chars
 from waypost.policy.errors import InvalidInput
 from waypost.policy.reserved_names import ANONYMOUS
+from waypost.policy.subjects import is_subject
 from waypost.server.http.contract import Reply
 from waypost.server.http.errors import HttpError, rejection_of
 from waypost.server.http.routing import respond, respond_rejected
@@ -40,7 +42,10 @@ WAIT_MAX_S = 10.0
 RETRY_MS = 500
 """When to ask again while no node owns a partition: a take-over takes some seconds."""
 
-_partition_path = re.compile(r"/p/(\d{1,4})(/.*)?").fullmatch
+_partition_path = re.compile(r"/p/(0|[1-9][0-9]{0,3})(/.*)?", re.DOTALL).fullmatch
+PARTITION_NEEDED = "partition_needed"
+_SUBJECT_KINDS = frozenset({"inbox", "agents", "endpoints", "webhooks"})
+_SHARED_KINDS = frozenset({"agents", "rules", "config", "names"})
 _TOKEN_PATHS = ("/v1/auth/token", "/v1/auth/rotate")
 
 
@@ -96,7 +101,8 @@ class Front:
             websocket = WebSocket(scope, receive, send)
             await _within(lambda: self._send_away(websocket, partition))
         else:
-            await respond_rejected(self._elsewhere(partition))(scope, receive, send)
+            answer = _redirected(scope, path or "/", self._elsewhere(partition))
+            await respond_rejected(answer)(scope, receive, send)
 
     async def _point_agent(self, websocket: WebSocket) -> None:
         """Tell an agent where its partition is, once it has said who it is."""
@@ -137,20 +143,27 @@ class Front:
         """Tell a caller of HTTP where the partition of its subject is."""
         request = Request(scope, receive)
         try:
-            if scope["path"] == "/v1/auth/challenge" and scope["method"] == "POST":
+            if scope["path"].startswith(PREFIX):
+                response = respond_rejected(self._elsewhere(-1))
+            elif scope["path"] == "/v1/auth/challenge" and scope["method"] == "POST":
                 response = respond(Reply(ChallengeResponse(nonce=_nonce())))
             else:
-                partition = self._placement.partition_of(await _subject_of(request))
-                response = respond_rejected(self._elsewhere(partition))
+                partition = self._partition_for(await _subject_of(request))
+                answer = _redirected(scope, scope["path"], self._elsewhere(partition))
+                response = respond_rejected(answer)
         except Exception as problem:
             response = respond_rejected(rejection_of(problem))
         await response(scope, receive, send)
+
+    def _partition_for(self, subject: str | None) -> int:
+        """Return the partition of a subject; None is anything that all partitions share."""
+        return 0 if subject is None else self._placement.partition_of(subject)
 
     def _elsewhere(self, partition: int) -> HttpError:
         """Return the answer to a request for a partition that is not here."""
         if not 0 <= partition < self._placement.partitions:
             last = self._placement.partitions - 1
-            return HttpError(404, f"no partition {partition}: they are {PREFIX}0 to {PREFIX}{last}")
+            return HttpError(404, f"no such partition: they are {PREFIX}0 to {PREFIX}{last}")
         address = self._placement.address(partition)
         if not address:
             text = f"no node owns partition {partition} at the moment; try again"
@@ -160,9 +173,22 @@ class Front:
         return HttpError(421, text, reason=frames.MOVED, url=url)
 
 
-async def _subject_of(request: Request) -> str:
+def _redirected(scope: Scope, path: str, answer: HttpError) -> HttpError:
+    """Return an answer that names another node; as a redirect, if there is no body to repeat."""
+    if not answer.problem.url or scope["method"] not in ("GET", "HEAD"):
+        return answer
+    query = scope.get("query_string", b"").decode("latin-1")
+    location = answer.problem.url + quote(path, safe="/:@,~") + (f"?{query}" if query else "")
+    problem = answer.problem
+    return HttpError(
+        307, problem.error, reason=problem.reason, url=problem.url, headers={"Location": location}
+    )
+
+
+async def _subject_of(request: Request) -> str | None:
     """Return the subject that a request concerns: that of its proof or its token, or the one of
-    callers without either. Raises `InvalidInput` and `HttpError`."""
+    callers without either; for an operator, the one it names, or None if all partitions share what
+    it asks for. Raises `InvalidInput` and `HttpError`."""
     if request.url.path in _TOKEN_PATHS:
         subject = msgspec.json.decode(await _body_of(request), type=Subject).subject
         validate_agent_subject(subject)
@@ -175,10 +201,26 @@ async def _subject_of(request: Request) -> str:
         subject = claim.partition(b"\n")[0].decode()
         validate_agent_subject(subject)
     except (InvalidInput, UnicodeDecodeError):
-        raise HttpError(
-            421, f"not the token of an agent: an operator names a partition, as in {PREFIX}0"
-        ) from None
+        return _named_by_operator(request.url.path)
     return subject
+
+
+def _named_by_operator(path: str) -> str | None:
+    """Return the subject in the path of an operator's request; None for what is shared.
+
+    Raises `HttpError` if each partition has an answer of its own.
+    """
+    kind, _, rest = path.removeprefix("/v1/").partition("/")
+    subject = unquote(rest.partition("/")[0])
+    if kind in _SUBJECT_KINDS and len(subject) <= subject_length_max_chars and is_subject(subject):
+        return subject
+    if kind in _SHARED_KINDS:
+        return None
+    text = (
+        "each partition of this cluster has an answer of its own: name one in the URL, as in"
+        f" NODE{PREFIX}0 (with a token that is no agent's, a request needs a partition)"
+    )
+    raise HttpError(421, text, reason=PARTITION_NEEDED)
 
 
 async def _body_of(request: Request) -> bytes:

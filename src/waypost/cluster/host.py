@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 from starlette.types import ASGIApp
 
 from waypost.cluster.carrier import NatsCarrier
 from waypost.cluster.lease import Lease
+from waypost.cluster.live_agents import LiveAgents
 from waypost.cluster.measured_log import MeasuredLog
 from waypost.cluster.owners import Owner, announced
 from waypost.cluster.partition import PartitionRunner
@@ -51,6 +52,13 @@ class HostNode(Protocol):
     def wants(self, partition: int) -> bool: ...
 
 
+class Links(NamedTuple):
+    """How a partition reaches the others: their mailboxes, and their connected agents."""
+
+    carrier: NatsCarrier
+    agents: LiveAgents
+
+
 class PartitionHost:
     """A partition at this node. `context` and `app` are set while this node owns it."""
 
@@ -61,7 +69,7 @@ class PartitionHost:
         lease: Lease,
         node: HostNode,
         files: SharedFiles,
-        carrier: NatsCarrier,
+        links: Links,
     ) -> None:
         self.number = place.number
         self.take_overs = 0
@@ -71,7 +79,7 @@ class PartitionHost:
         self._log = shared
         self._node = node
         self._files = files
-        self._carrier = carrier
+        self._carrier, self._agents = links
         self._runner = PartitionRunner(
             place.directory,
             shared,
@@ -125,6 +133,7 @@ class PartitionHost:
             ) as context,
             self._files.shared_from(data),
             self._carrier.serving(place.number, context.relay),
+            self._agents.serving(context),
         ):
             context.hub.sessions_max = node.sessions_max
             context.directory.is_local = node.is_local

@@ -265,7 +265,8 @@ class JetStreamLog:
     def _gone(self) -> LogUnusable:
         return LogUnusable(
             f"the stream {self._stream} does not exist: it was deleted, or this is another NATS"
-            " system; restore it from a backup, or from the node with the longest journal"
+            " system; if it was deleted, 'waypost cluster repair --refill' fills it again from the"
+            " node with the longest journal"
         )
 
     async def _drop_consumer(self) -> None:

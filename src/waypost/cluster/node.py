@@ -21,21 +21,24 @@ import nats.js.errors
 from nats.aio.client import Client
 from starlette.types import ASGIApp
 
-from waypost.cluster.announcements import alive_nodes, announce
+from waypost.cluster.announcements import Announcement, alive_nodes, announce, withdraw
 from waypost.cluster.carrier import NatsCarrier
-from waypost.cluster.host import PartitionHost, Place
+from waypost.cluster.host import Links, PartitionHost, Place
 from waypost.cluster.layout import Layout, layout_of
 from waypost.cluster.lease import LEASE_S, open_lease
+from waypost.cluster.live_agents import LiveAgents
 from waypost.cluster.measured_log import MeasuredLog
 from waypost.cluster.metrics import AppendTimes
+from waypost.cluster.node_file import NodeFile, claim_of, cluster_id, write_node_file
 from waypost.cluster.owners import Owner, owner_of, wish_of
 from waypost.cluster.shared_bindings import SharedBindings
 from waypost.cluster.shared_files import SharedFiles
 from waypost.cluster.shared_values import SharedValues
-from waypost.cluster.streams import connect, disconnect, open_log
+from waypost.cluster.streams import check_sync, connect, disconnect, open_log
 from waypost.policy.bounds import connections_max
 from waypost.policy.partitions import partition_of
 from waypost.policy.settings import Settings
+from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.errors import LogUnavailable
 from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.identity.authenticator import Identities
@@ -53,6 +56,7 @@ REBALANCE_PART = 0.25
 SPARE_CHANCE = 0.1
 """How often a node tries to own more than its share, in case no other node can."""
 SECRET_BYTES = 32
+PROBLEM_MAX_CHARS = 1000
 
 
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +71,8 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     is_local: bool = False
     """Whether only this machine can reach the node."""
+    monitoring: tuple[str, ...] = ()
+    """Monitoring addresses of the servers, to check what clients cannot see."""
 
 
 class Node:
@@ -79,8 +85,10 @@ class Node:
         layout: Layout,
         values: SharedValues,
         identities: Identities,
+        claim: NodeFile,
     ) -> None:
         self.options = options
+        self._claim = claim
         self.client = client
         self.is_local = options.is_local
         self.sessions_max = connections_max
@@ -92,6 +100,10 @@ class Node:
         self.identities = identities
         self.values = values
         self.serve_options, self.settings = options.serve, options.settings
+        self.unreachable = ""
+        """Why the advertised address does not reach this node; "" if it does."""
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Why the node cannot go on."""
         self._steady_since = 0.0
 
     # Placement
@@ -125,6 +137,17 @@ class Node:
     # Serving
 
     @property
+    def instance(self) -> str:
+        """The id of this node's data directory."""
+        return self._claim.instance
+
+    def start(self) -> None:
+        """Begin to follow and to own partitions; the data directory is this node's from now on."""
+        write_node_file(self.options.data_dir, self._claim)
+        for host in self.hosts:
+            host.start()
+
+    @property
     def _contexts(self) -> list[ServerContext]:
         return [host.context for host in self.hosts if host.context is not None]
 
@@ -145,9 +168,11 @@ class Node:
         await asyncio.gather(*(context.hub.wait_until_empty() for context in self._contexts))
 
     async def failure(self) -> str:
-        """Wait for ever: a partition that fails here is followed, and owned by another node."""
-        await asyncio.get_running_loop().create_future()
-        return ""
+        """Wait for what keeps the whole node from serving, and return it.
+
+        A partition that fails here is followed, and owned by another node.
+        """
+        return await self.failed
 
     async def stop(self) -> None:
         """Stop all partitions at the same time: one after the other, a node that is about to stop
@@ -157,10 +182,21 @@ class Node:
     async def announce(self) -> None:
         """Let the others know that this node is alive, and learn which of them are."""
         options, before = self.options, self.alive.keys()
-        await announce(self.client, options.cluster, options.name, options.address)
+        content = Announcement(options.address, self.instance, self.problem[:PROBLEM_MAX_CHARS])
+        await announce(self.client, options.cluster, options.name, content)
         self.alive = await alive_nodes(self.client, options.cluster)
         if self.alive.keys() != before:
             self._steady_since = asyncio.get_running_loop().time()
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with this node, in one text; "" if nothing is."""
+        failing = [host for host in self.hosts if host.problem]
+        texts = [self.unreachable] if self.unreachable else []
+        texts += [f"partition {host.number}: {host.problem}" for host in failing[:1]]
+        if len(failing) > 1:
+            texts.append(f"and {len(failing) - 1} more partitions")
+        return "; ".join(texts)
 
     async def keep_alive(self) -> None:
         """Announce this node, and learn which others are alive, until cancelled."""
@@ -200,43 +236,54 @@ class Node:
 
 @asynccontextmanager
 async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
-    """Join the cluster and run this node's share of the partitions until the block ends.
+    """Join the cluster until the block ends; with `start`, this node runs its share of partitions.
 
-    Raises `LogUnavailable` or `LogUnusable` if that is not possible; nothing is changed then.
+    Raises `LogUnavailable`, `LogUnusable`, `DataDirUnusable` or `DataDirInUse` if that is not
+    possible; nothing is changed then.
     """
     async with AsyncExitStack() as stack:
         client = await connect(options.servers)
         stack.push_async_callback(disconnect, client)
-        stream = client.jetstream()
-        values = await SharedValues.open(stream, options.cluster)
+        for url in options.monitoring:
+            await check_sync(url)
+        values = await SharedValues.open(client.jetstream(), options.cluster)
         stack.push_async_callback(values.close)
         layout = layout_of(values, options.cluster)
+        lock = DirectoryLock(DataDir(options.data_dir))
+        stack.callback(lock.release)
+        id_ = await cluster_id(values)
+        claim = claim_of(options.data_dir, options.cluster, id_, options.name)
         identities = await _identities(options, values, stack)
-        node = Node(options, client, layout, values, identities)
-        files, carrier = SharedFiles(values), NatsCarrier(client, options.cluster)
-        leases = [
-            await open_lease(
-                client, options.cluster, number, options.name, replicas=layout.replicas
-            )
-            for number in range(layout.partitions)
-        ]
+        node = Node(options, client, layout, values, identities, claim)
+        node.hosts = await _hosts(node)
         await _join(node)
+        stack.push_async_callback(withdraw, client, options.cluster, options.name)
         keep_alive = asyncio.create_task(node.keep_alive())
         stack.callback(keep_alive.cancel)
-        for number, lease in enumerate(leases):
-            place = Place(
-                number=number,
-                count=layout.partitions,
-                directory=options.data_dir / "partitions" / str(number),
-                owner=Owner(options.name, options.address, 0),
-            )
-            opened = await open_log(client, options.cluster, number, replicas=layout.replicas)
-            shared = MeasuredLog(opened, node.append_times.record)
-            node.hosts.append(PartitionHost(place, shared, lease, node, files, carrier))
         stack.push_async_callback(node.stop)
-        for host in node.hosts:
-            host.start()
         yield node
+
+
+async def _hosts(node: Node) -> list[PartitionHost]:
+    """Return the partitions of a node, once each stream is as it must be."""
+    options, layout, client = node.options, node.layout, node.client
+    files, carrier = SharedFiles(node.values), NatsCarrier(client, options.cluster)
+    hosts = []
+    for number in range(layout.partitions):
+        opened = await open_log(client, options.cluster, number, replicas=layout.replicas)
+        shared = MeasuredLog(opened, node.append_times.record)
+        lease = await open_lease(
+            client, options.cluster, number, options.name, replicas=layout.replicas
+        )
+        place = Place(
+            number=number,
+            count=layout.partitions,
+            directory=options.data_dir / "partitions" / str(number),
+            owner=Owner(options.name, options.address, 0),
+        )
+        agents = LiveAgents(client, options.cluster, number, layout.partitions)
+        hosts.append(PartitionHost(place, shared, lease, node, files, Links(carrier, agents)))
+    return hosts
 
 
 async def _join(node: Node) -> None:

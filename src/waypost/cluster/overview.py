@@ -7,7 +7,7 @@ import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
 
-from waypost.cluster.announcements import alive_nodes
+from waypost.cluster.announcements import Announcement, announcements
 from waypost.cluster.owners import Owner, owner_of
 from waypost.cluster.shared_values import SharedValues
 from waypost.cluster.streams import stream_name
@@ -18,14 +18,14 @@ async def cluster_status(
     client: Client, cluster: str, values: SharedValues, partitions: int
 ) -> ClusterStatus:
     """Return the nodes that are alive, and every partition with its owner and its stream."""
-    alive = await alive_nodes(client, cluster)
+    alive = await announcements(client, cluster)
     owners = [owner_of(values, number) for number in range(partitions)]
     owned = Counter(one.node for one in owners if one is not None)
     return ClusterStatus(
         cluster=cluster,
         nodes=[
-            NodeStatus(name=name, address=address, owned=owned[name])
-            for name, address in sorted(alive.items())
+            NodeStatus(name=name, address=one.address, owned=owned[name], problem=one.problem)
+            for name, one in sorted(alive.items())
         ],
         partitions=[
             await _partition(client, cluster, number, owner, alive)
@@ -35,7 +35,7 @@ async def cluster_status(
 
 
 async def _partition(
-    client: Client, cluster: str, number: int, owner: Owner | None, alive: dict[str, str]
+    client: Client, cluster: str, number: int, owner: Owner | None, alive: dict[str, Announcement]
 ) -> PartitionStatus:
     known = PartitionStatus(
         number=number,

@@ -18,7 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from waypost.cluster.address import parse_cluster
+from waypost.cluster.address import ClusterOptions, parse_cluster
+from waypost.cluster.advertising import NODE_PATH, keep_checking
 from waypost.cluster.front import Front
 from waypost.cluster.metrics import NodeFigures, PartitionFigures, render_metrics
 from waypost.cluster.node import Node, NodeOptions, open_node
@@ -32,7 +33,7 @@ from waypost.server.http.errors import HttpError
 from waypost.server.http.routing import make_http_app, respond, respond_rejected
 from waypost.server.origins import parse_origin
 from waypost.server.server import Listen, serve_app
-from waypost.wire.cluster_bodies import ClusterStatus
+from waypost.wire.cluster_bodies import ClusterStatus, NodeInfo
 from waypost.wire.http_bodies import Health
 
 log = logging.getLogger("waypost.cluster")
@@ -72,6 +73,7 @@ class OwnApp:
             "/readyz": self._readiness,
             "/metrics": self._metrics,
             "/v1/cluster": self._cluster,
+            NODE_PATH: self._node_itself,
         }
         app = make_http_app()  # without a relay: health, and the files of the dashboard
         app.router.routes[:0] = [Route(path, handler) for path, handler in handlers.items()]
@@ -110,6 +112,10 @@ class OwnApp:
         ]
         figures = NodeFigures(len(node.alive), node.client.is_connected, partitions)
         return Response(render_metrics(figures, node.append_times), media_type=CONTENT_TYPE_LATEST)
+
+    async def _node_itself(self, request: Request) -> Response:
+        """Show which node this is, by an id that means nothing to anybody else."""
+        return respond(Reply(NodeInfo(instance=self._node.instance)))
 
     async def _cluster(self, request: Request) -> Response:
         if not self._is_operator(request):
@@ -154,10 +160,10 @@ def _with_lags(status: ClusterStatus, node: Node) -> ClusterStatus:
 
 
 def node_options(
-    cluster: str, name: str, address: str, data_dir: Path, serve: ServeOptions, listen: Listen
+    given: ClusterOptions, data_dir: Path, serve: ServeOptions, listen: Listen
 ) -> NodeOptions:
     """Return the options of a node. Raises `InvalidInput`."""
-    found = parse_cluster(cluster)
+    found, name, address = parse_cluster(given.cluster), given.node, given.advertise
     if not is_subject(name) or "." in name or len(name) > NODE_NAME_MAX_CHARS:
         raise InvalidInput(
             f"a node's name has up to {NODE_NAME_MAX_CHARS} letters, digits, '_' and '-', not"
@@ -175,6 +181,7 @@ def node_options(
         serve=serve,
         settings=msgspec.structs.replace(SERVED_SETTINGS, storage="journal"),
         is_local=listen.is_local,
+        monitoring=given.monitoring,
     )
 
 
@@ -185,4 +192,14 @@ async def serve_node(options: NodeOptions, listen: Listen, on_ready: Callable[[s
         token = options.data_dir / "operator-token"
         replace_file(token, node.identities.operator.text.encode())
         own, own_paths = OwnApp(node).make()
-        await serve_app(Front(node, own, own_paths), node, listen, on_ready)
+        checking: list[asyncio.Task[None]] = []
+
+        def ready(url: str) -> None:
+            checking.append(asyncio.create_task(keep_checking(node)))
+            on_ready(url)
+
+        try:
+            await serve_app(Front(node, own, own_paths), node, listen, ready)
+        finally:
+            for task in checking:
+                task.cancel()

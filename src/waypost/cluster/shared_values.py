@@ -72,7 +72,10 @@ class SharedValues:
 
     @staticmethod
     async def create(stream: JetStreamContext, cluster: str, replicas: int = 3) -> None:
-        """Create the bucket of a cluster; do nothing if there is one like it."""
+        """Create the bucket of a cluster; do nothing if there is one like it.
+
+        Raises `LogUnusable` or `LogUnavailable` if it cannot be.
+        """
         config = KeyValueConfig(
             bucket=bucket_name(cluster),
             description=f"settings, access rules, secrets and identities of {cluster}",
@@ -80,7 +83,15 @@ class SharedValues:
             storage=StorageType.FILE,
             replicas=replicas,
         )
-        await stream.create_key_value(config=config)
+        try:
+            await stream.create_key_value(config=config)
+        except nats.js.errors.APIError as problem:
+            raise LogUnusable(
+                f"the cluster {cluster!r} cannot be created: {problem.description}; {replicas}"
+                " replicas need as many servers with JetStream"
+            ) from None
+        except (nats.errors.Error, OSError, TimeoutError) as problem:
+            raise LogUnavailable(f"the cluster {cluster!r} was not created: {problem}") from None
 
     async def close(self) -> None:
         """Stop following changes."""

@@ -129,7 +129,8 @@ async def open_log(
     except nats.js.errors.NotFoundError:
         raise LogUnusable(
             f"there is no stream {name}: check the name of the cluster; if the stream was deleted,"
-            " restore it from a backup"
+            " 'waypost cluster repair --refill' fills it again from the node with the longest"
+            " journal"
         ) from None
     except (nats.js.errors.Error, nats.errors.Error) as problem:
         raise LogUnavailable(f"the stream {name} did not answer: {problem}") from None

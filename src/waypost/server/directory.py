@@ -8,6 +8,8 @@ Rule 3  A send pays for the search of a similar name only if its recipient has n
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -38,6 +40,20 @@ _TURN_NAMES = 100
 """Names looked at before other tasks get their turn."""
 
 
+class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether an agent is connected, and when it was last seen, in µs; None if that is unknown."""
+
+    connected: bool = False
+    last_seen_us: int | None = None
+
+
+PresenceElsewhere = Callable[[Sequence[str]], Awaitable[Mapping[str, Presence]]]
+
+
+async def _unknown(subjects: Sequence[str]) -> Mapping[str, Presence]:
+    return {}
+
+
 class Directory:
     """The agents of one relay, as others may see them. `is_local`: only this machine reaches it."""
 
@@ -50,6 +66,7 @@ class Directory:
         self._hub = hub
         self._mode = mode
         self.is_local = False
+        self._presence_elsewhere: PresenceElsewhere = _unknown
         self._notes: dict[str, NeverConnected] = {}
         self._notes_of = -1
         self._searches = 0
@@ -84,15 +101,36 @@ class Directory:
             found.append(self._info(binding))
             if len(found) == limit:
                 is_end = is_last and at == len(names)
+                await self._add_presence(found)
                 return AgentList(agents=found, next=None if is_end else name)
+        await self._add_presence(found)
         return AgentList(agents=found, next=None if is_last else names[-1])
 
-    def get(self, viewer: str, subject: str) -> AgentInfo | None:
+    async def get(self, viewer: str, subject: str) -> AgentInfo | None:
         """Return one agent; None if there is none that `viewer` sees."""
         binding = self._bindings.get(subject)
         if binding is None or not self.sees(viewer, subject):
             return None
-        return self._info(binding)
+        found = self._info(binding)
+        await self._add_presence([found])
+        return found
+
+    def ask_elsewhere(self, presence: PresenceElsewhere) -> None:
+        """Learn the presence of agents of other partitions from `presence`."""
+        self._presence_elsewhere = presence
+
+    def presence_of(self, subject: str) -> Presence:
+        """Return the presence of an agent of this partition."""
+        connected = self._hub.is_connected(subject)
+        return Presence(connected, None if connected else self._hub.last_seen_us(subject))
+
+    async def _add_presence(self, agents: Sequence[AgentInfo]) -> None:
+        """Complete agents of other partitions, as far as these answer."""
+        elsewhere = await self._presence_elsewhere([one.subject for one in agents])
+        for one in agents:
+            if (there := elsewhere.get(one.subject)) is not None:
+                one.connected = there.connected
+                one.last_seen = _instant(there.last_seen_us)
 
     async def set_card(self, subject: str, card: AgentCard) -> AgentInfo:
         """Keep the card of an agent. Raises `TooManyChanges`, `TooManyCards`, `NameNotBound` or
@@ -146,8 +184,7 @@ class Directory:
         return best.subject
 
     def _info(self, binding: Binding) -> AgentInfo:
-        card, connected = binding.card or NO_CARD, self._hub.is_connected(binding.subject)
-        seen_us = None if connected else self._hub.last_seen_us(binding.subject)
+        card, presence = binding.card or NO_CARD, self.presence_of(binding.subject)
         return AgentInfo(
             subject=binding.subject,
             public_key=binding.public_key,
@@ -155,9 +192,13 @@ class Directory:
             skills=card.skills,
             version=card.version,
             accepts_requests=card.accepts_requests,
-            connected=connected,
-            last_seen=None if seen_us is None else instant(seen_us),
+            connected=presence.connected,
+            last_seen=_instant(presence.last_seen_us),
         )
+
+
+def _instant(at_us: int | None) -> datetime | None:
+    return None if at_us is None else instant(at_us)
 
 
 def _has_skill(binding: Binding, skill: str | None) -> bool:

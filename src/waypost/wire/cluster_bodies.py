@@ -4,11 +4,18 @@ import msgspec
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that is alive, and how many partitions it owns."""
+    """A node that is alive, and how many partitions it owns. `problem` says what it reports."""
 
     name: str
     address: str
     owned: int
+    problem: str = ""
+
+
+class NodeInfo(msgspec.Struct, frozen=True):
+    """The answer of a node about itself: the id of its data directory."""
+
+    instance: str
 
 
 class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +51,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_well(self) -> bool:
-        """Whether every partition has an owner that is alive, and all copies are up to date."""
-        return all(
+        """Whether every partition has an owner that is alive, all copies are up to date, and no
+        node has a problem."""
+        return not any(one.problem for one in self.nodes) and all(
             one.is_alive and not one.problem and not one.replicas_behind for one in self.partitions
         )

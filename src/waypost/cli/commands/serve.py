@@ -11,6 +11,7 @@ from waypost.policy.bounds import connections_max
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from waypost.cluster.address import ClusterOptions
     from waypost.server.server import Listen
 
 _NEEDED = (
@@ -176,6 +177,17 @@ Advertise = Annotated[
         help="With --cluster: where agents and other nodes reach this node.",
     ),
 ]
+NatsMonitoring = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--nats-monitoring",
+        metavar="URL",
+        envvar="WAYPOST_NATS_MONITORING",
+        help="With --cluster: monitoring address of a NATS server, to check its sync_interval;"
+        " repeatable.",
+        show_default="not checked",
+    ),
+]
 LogFormatChoice = Annotated[
     LogFormat, typer.Option("--log-format", help="auto: text on a terminal, JSON elsewhere.")
 ]
@@ -226,6 +238,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
     cluster: ClusterChoice = None,
     node: NodeName = None,
     advertise: Advertise = None,
+    nats_monitoring: NatsMonitoring = None,
     log_format: LogFormatChoice = LogFormat.AUTO,
 ) -> None:
     """Run a relay until Ctrl-C or SIGTERM."""
@@ -247,7 +260,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
                 lake=lake,
             ),
             storage=storage,
-            cluster=_node(cluster, node, advertise),
+            cluster=_node(cluster, node, advertise, nats_monitoring),
             log_format=log_format,
         )
     )
@@ -276,17 +289,21 @@ def _listen(
 
 
 def _node(
-    cluster: str | None, node: str | None, advertise: str | None
-) -> tuple[str, str, str] | None:
-    """Return the cluster, the name of the node and its URL; None for a single relay."""
+    cluster: str | None, node: str | None, advertise: str | None, monitoring: list[str] | None
+) -> "ClusterOptions | None":
+    """Return the options of a node; None for a single relay."""
     if cluster is None:
-        if node is not None or advertise is not None:
-            raise InvalidInput("--node and --advertise go with --cluster")
+        if node is not None or advertise is not None or monitoring:
+            raise InvalidInput("--node, --advertise and --nats-monitoring go with --cluster")
         return None
     if node is None or advertise is None:
         raise InvalidInput("--cluster needs --node NAME and --advertise URL")
     require_modules("'waypost serve --cluster'", ("nats",), "server,cluster")
-    return cluster, node, advertise
+    from waypost.cluster.address import ClusterOptions
+
+    return ClusterOptions(
+        cluster=cluster, node=node, advertise=advertise, monitoring=_split(monitoring)
+    )
 
 
 def _split(values: list[str] | None) -> tuple[str, ...]:

@@ -332,6 +332,9 @@ def print_cluster(status: ClusterStatus) -> None:
     for node in status.nodes:
         nodes.add_row(printable(node.name), printable(node.address), f"{node.owned:,}")
     screen.print(nodes)
+    for node in status.nodes:
+        if node.problem:
+            screen.print(f"{node.name}: {node.problem}", soft_wrap=True)
     rows = table(
         "Partition", "Owner", "Epoch", "Log position", "MiB", "State",
         numbers=("Partition", "Epoch", "Log position", "MiB"),

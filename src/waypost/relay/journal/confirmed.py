@@ -53,6 +53,15 @@ class ConfirmedMark:
             self._file = -1
 
 
+def read_mark(directory: Path) -> Confirmed:
+    """Return the mark of a journal that another process may have open."""
+    try:
+        with (directory / "confirmed").open("rb") as file:
+            return _decode(file.read(_BYTES))
+    except FileNotFoundError:
+        return Confirmed()
+
+
 def _decode(content: bytes) -> Confirmed:
     try:
         return msgspec.json.decode(content, type=Confirmed)

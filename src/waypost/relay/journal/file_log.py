@@ -36,7 +36,7 @@ from waypost.relay.journal.segments import (
     read_segment,
     segment_path,
 )
-from waypost.wire.events import Accepted, Commit, Rejected, decode_commit
+from waypost.wire.events import Accepted, Commit, Forwarded, Rejected, decode_commit
 
 _READ_MAX_BYTES = 4 * 1024 * 1024
 
@@ -185,12 +185,10 @@ class FileLog:
                 continue
             content = path.read_bytes()[offset:]
             if content:
+                kept += self._keep_bodies(first, path, offset)
                 kept.append(self._keep(f"{first:020d}-{offset}.jsonl", content))
             if first > end.segment:
-                bodies = bodies_path(self._directory, first)
-                if bodies.exists():
-                    kept.append(self._keep(bodies.name, bodies.read_bytes()))
-                    bodies.unlink()
+                bodies_path(self._directory, first).unlink(missing_ok=True)
                 path.unlink()
             else:
                 os.truncate(path, offset)
@@ -213,6 +211,20 @@ class FileLog:
         begin = record.header.offset
         end = begin + len(record.lines)
         return path is not None and _read(path, begin, end) == record.lines
+
+    def _keep_bodies(self, first: int, path: Path, offset: int) -> list[Path]:
+        """Copy the large payloads of the batches from `offset` on: others are written over them.
+
+        The name has the byte at which the copy begins.
+        """
+        bodies, begin = bodies_path(self._directory, first), 0
+        if not bodies.exists():
+            return []
+        for one in read_segment(path, first):
+            if isinstance(one, Batch) and one.end <= offset:
+                begin = max(begin, _bodies_end(one))
+        content = _read(bodies, begin, bodies.stat().st_size)
+        return [self._keep(f"{first:020d}-{begin}.bodies", content)] if content else []
 
     def _keep(self, name: str, content: bytes) -> Path:
         directory = self._directory / "set-aside"
@@ -267,7 +279,8 @@ def _seal_all_but_last(directory: Path) -> None:
 def _bodies_end(batch: Batch) -> int:
     if batch.data.find(b'"body":', batch.start, batch.stop) < 0:
         return 0
-    events = (event for event, _ in batch.events() if isinstance(event, Accepted | Rejected))
+    arrivals = Accepted | Rejected | Forwarded
+    events = (event for event, _ in batch.events() if isinstance(event, arrivals))
     return max((one.body.offset + one.body.length for one in events if one.body), default=0)
 
 

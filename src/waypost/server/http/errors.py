@@ -6,7 +6,10 @@
     access_denied, host_not_allowed
 404 not_found                 405 method_not_allowed        408 too_slow
 409 conflict                  413 too_large                 415 unsupported_media_type
-421 misdirected               the Host header does not name this relay
+307, 421 moved                another node of the cluster has what the request is for, at `url`
+421 misdirected               the Host header does not name this relay, or the subject belongs to
+                              another partition
+421 partition_needed          a node of a cluster: the operator has to name a partition
 429, 503, 422                 a rejected publish; see `wire.problems.STATUS`
 429 rate_limited              too many new names, changes of one, or changes of webhooks
 500 internal                  a bug in the relay; see its log
@@ -26,6 +29,8 @@ from waypost.relay.errors import (
     JournalUnreadable,
     MailboxTaken,
     MailboxUnavailable,
+    OtherPartition,
+    PartitionUnavailable,
     PoolFull,
     RelayError,
     RelayStopped,
@@ -96,6 +101,8 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (RulesFileBroken, 409, ""),
     (MailboxTaken, 409, ""),
     (PoolFull, 409, ""),
+    (OtherPartition, 421, ""),
+    (PartitionUnavailable, 503, Reason.PARTITION_UNAVAILABLE),
     (MailboxUnavailable, 503, Reason.MAILBOX_UNAVAILABLE),
     (RequestRejected, 409, ""),
     (RequestFailed, 409, ""),

@@ -25,6 +25,7 @@ from waypost.wire.frames import CLOSE_GOING_AWAY, FrameOperation, Signalled
 from waypost.wire.payloads import Signal
 from waypost.wire.results import NeverConnected, PublishResult
 
+SignalElsewhere = Callable[[str, str, Signal], None]
 NoteOf = Callable[[str, str, PublishResult], NeverConnected | UnsetType]
 
 READ_GAP_MAX_US = 60 * 1_000_000
@@ -118,6 +119,7 @@ class Hub:
         self._left_us: OrderedDict[str, int] = OrderedDict()
         self.note_of: NoteOf = lambda sender, subject, result: UNSET
         """Returns what a sender may know about a recipient that has never connected."""
+        self._signal_elsewhere: SignalElsewhere = lambda sender, subject, signal: None
         self._handshakes = 0
         self.stopping = False
         self._on_leave: list[Callable[[str], None]] = []
@@ -222,14 +224,23 @@ class Hub:
         reject_reserved(draft.subject, draft.reply_to)
         return self._relay.submit(draft)
 
-    def signal(self, sender: str, subject: str, signal: Signal) -> None:
+    def signal(
+        self, sender: str, subject: str, signal: Signal, *, is_carried: bool = False
+    ) -> None:
         """Send a signal to those agents of a subject or pattern that are connected.
 
-        All workers of a pool get it. Raises as `AgentSignals.admit`.
+        All workers of a pool get it. `is_carried`: it comes from the partition of its sender.
+        Raises as `AgentSignals.admit`.
         """
         for recipient in self._signals.admit(sender, subject, signal):
             for session in self._by_subject.get(recipient, ()):
                 session.send_lossy(Signalled(subject=recipient, signal=signal, sender=sender))
+        if not is_carried:
+            self._signal_elsewhere(sender, subject, signal)
+
+    def forward_signals(self, forward: SignalElsewhere) -> None:
+        """Send admitted signals to the agents of other partitions with `forward`, too."""
+        self._signal_elsewhere = forward
 
     def note_read(self, subject: str, wait_s: float = 0.0) -> None:
         """Record that the agent of `subject` reads its inbox over HTTP now."""

@@ -57,7 +57,7 @@ async def show_agent(call: Call[AgentPath, None]) -> Reply:
     """Return one agent that the caller may see."""
     subject = validate_subject(call.parameters.subject)
     directory, viewer = call.context.directory, call.caller.subject
-    found = directory.get(viewer, subject)
+    found = await directory.get(viewer, subject)
     if found is not None:
         return Reply(found)
     if call.caller.is_operator:
