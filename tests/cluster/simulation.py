@@ -132,8 +132,8 @@ class Simulation:
             ids = [one.id for one in await relay.lease(endpoint, limit=2)]
             self.checker.note_lease(ids)
             if ids and self.random.random() < 0.7:
-                await relay.ack(endpoint, ids)
-                self.checker.acked.update(ids)
+                if await relay.ack(endpoint, ids) == len(ids):  # none of them has expired
+                    self.checker.acked.update(ids)
             elif ids and self.random.random() < 0.5:
                 await relay.nack(endpoint, ids)
         except RelayStopped:
