@@ -200,5 +200,7 @@ class PartitionsChecker:
                 there = self.folds[line.partition]
                 if decided.delivered_to:
                     assert there.accepted[line.id], f"{line.id} was decided, and is lost"
-                elif not any(one.reason is Reason.PARTITION_UNAVAILABLE for one in decided.rejected):
+                elif not any(
+                    one.reason is Reason.PARTITION_UNAVAILABLE for one in decided.rejected
+                ):
                     assert (number, line.seq) not in there.arrived or not there.accepted[line.id]

@@ -67,7 +67,9 @@ class NatsServer:
             self._config.write_text(json.dumps(self._settings))
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen([server, "-c", str(self._config)], stderr=log)
-            eventually_blocking(lambda: is_open(self.port), "nats-server", timeout_s=STARTS_WITHIN_S)
+            eventually_blocking(
+                lambda: is_open(self.port), "nats-server", timeout_s=STARTS_WITHIN_S
+            )
 
     def kill(self) -> None:
         """End it with SIGKILL; one that another thread is starting, after that."""
