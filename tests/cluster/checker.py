@@ -53,7 +53,7 @@ class Fold:
 
     def _note(self, event: AnyEvent) -> None:
         match event:
-            case Accepted():
+            case Accepted() if event.endpoint:
                 self.accepted[event.id] += 1
                 self.order.setdefault(event.endpoint, []).append(event.id)
             case Leased():

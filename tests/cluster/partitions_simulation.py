@@ -225,11 +225,14 @@ class PartitionsSimulation:
     # Steps
 
     async def _own(self, node: Node) -> None:
-        await node.run(self._quietly(node.take_over()))
-        if node.relay is not None:
-            for name in NAMES:
-                if f"partition-{partition_of(name, COUNT)}" == node.directory.parent.name:
-                    await self._quietly(_register(node.relay, name))
+        await node.run(self._quietly(self._take_over_with_endpoints(node)))
+
+    async def _take_over_with_endpoints(self, node: Node) -> None:
+        number = [node in nodes for nodes in self.nodes].index(True)
+        await node.take_over()
+        for name in NAMES:
+            if node.relay is not None and partition_of(name, COUNT) == number:
+                node.relay.register_endpoint(name)
 
     async def _publish(self) -> None:
         messages = self.checker.messages
@@ -364,11 +367,6 @@ def _is_working(node: Node) -> bool:
     relay = node.relay
     journal = None if relay is None else relay._runtime.journal
     return journal is not None and journal.failure is None and journal.busy
-
-
-async def _register(relay: Relay, name: str) -> None:
-    relay.register_endpoint(name)
-    await relay.sync()
 
 
 def run_seed(seed: int) -> None:

@@ -131,7 +131,7 @@ def lake_of(spark: SparkSession, tmp_path: Path, name: str = "lake") -> Lake:
 def numbers(lake: Lake) -> dict[str, list[int]]:
     """Return the numbers of all events, by relay."""
     rows = lake.read("events", EVENTS).groupBy("relay").agg(F.sort_array(F.collect_list("seq")))
-    return {relay: found for relay, found in rows.collect()}
+    return dict(rows.collect())
 
 
 def test_each_batch_is_ingested_once_whoever_has_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_backtest_of_a_cluster_has_no_differences(spark: SparkSession, tmp_pat
     for shortcut in (True, False):
         result = backtest(lake, shortcut=shortcut)
         assert (result.differences, result.by_reason) == (0, {})
-        assert result.rejected["rate_limited"] and result.rejected["quota_exceeded"]
+        assert result.rejected.keys() >= {"rate_limited", "quota_exceeded"}
 
 
 def test_a_batch_that_the_log_does_not_have_is_not_ingested(

@@ -164,10 +164,11 @@ class FileLog:
             return kept
         if not header.seal:
             return None
-        longer = self._size(end.segment) > end.offset
-        kept = SetAside(end, self.set_aside(end)) if longer else None
+        longer = None
+        if self._size(end.segment) > end.offset:
+            longer = SetAside(end, self.set_aside(end))
         self.seal(end)
-        return kept
+        return longer
 
     def seal(self, end: End) -> None:
         """Seal the last segment if it ends at a place and is not sealed yet."""
