@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.cluster.checker import Fold, Publish, check_order, check_state
 from tests.cluster.nodes import SETTINGS, Node
 from tests.cluster.simulated_log import SimulatedLog
-from waypost import PublishResult, RateLimitConfig
+from waypost import PublishResult, RateLimitConfig, Rejection
 from waypost.policy.backpressure import BackpressureConfig
 from waypost.policy.partitions import partition_of
 from waypost.policy.reasons import Reason
@@ -56,11 +56,10 @@ class Message(Publish):
 
     def note(self, result: PublishResult, step: int) -> None:
         """Record what one attempt returned."""
-        unknown = any(one.reason is Reason.PARTITION_UNAVAILABLE for one in result.rejected)
         if result.delivered_to:
             assert result.delivered_to == 1, result
             self.returned = step
-        elif result.rejected and not unknown:
+        elif result.rejected and all(map(_is_final, result.rejected)):
             self.is_rejected = True
 
 
@@ -200,7 +199,11 @@ class PartitionsChecker:
                 there = self.folds[line.partition]
                 if decided.delivered_to:
                     assert there.accepted[line.id], f"{line.id} was decided, and is lost"
-                elif not any(
-                    one.reason is Reason.PARTITION_UNAVAILABLE for one in decided.rejected
-                ):
-                    assert (number, line.seq) not in there.arrived or not there.accepted[line.id]
+                elif all(map(_is_final, decided.rejected)):
+                    arrived = there.arrived.get((number, line.seq))
+                    text = f"{line.id} was decided as not stored, and is"
+                    assert arrived is None or not arrived.endpoint, text
+
+
+def _is_final(rejection: Rejection) -> bool:
+    return rejection.reason is not Reason.PARTITION_UNAVAILABLE
