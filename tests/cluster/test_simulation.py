@@ -1,11 +1,12 @@
-"""The seeded simulation: 200 seeds here; `python -m tests.cluster.simulation` runs any number."""
+"""The seeded simulations: some seeds here; `python -m` runs any number of them."""
 
 import pytest
 
+from tests.cluster import partitions_simulation
 from tests.cluster.simulation import run_seed
 
-SEEDS = 200
-PER_TEST = 25
+SEEDS, PER_TEST = 150, 25
+PARTITIONS_SEEDS, PARTITIONS_PER_TEST = 50, 10
 
 
 @pytest.mark.slow
@@ -26,3 +27,21 @@ EXPIRED_BEFORE_ACK = 1931
 @pytest.mark.parametrize("seed", [LOST_SEAL, SEALED_BEFORE_UNCONFIRMED, EXPIRED_BEFORE_ACK])
 def test_a_seed_that_failed_once_holds(seed: int) -> None:
     run_seed(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, PARTITIONS_SEEDS, PARTITIONS_PER_TEST))
+def test_no_seed_exceeds_a_limit_or_decides_twice_across_partitions(first: int) -> None:
+    for seed in range(first, first + PARTITIONS_PER_TEST):
+        partitions_simulation.run_seed(seed)
+
+
+LOST_PAYLOAD = 43
+"""A node appended a forwarded message again, without its large payload."""
+NO_ENDPOINT = 12
+"""A message arrived where its endpoint was not registered, and a fenced relay had it, too."""
+
+
+@pytest.mark.parametrize("seed", [LOST_PAYLOAD, NO_ENDPOINT])
+def test_a_seed_of_several_partitions_that_failed_once_holds(seed: int) -> None:
+    partitions_simulation.run_seed(seed)

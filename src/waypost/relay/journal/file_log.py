@@ -36,7 +36,7 @@ from waypost.relay.journal.segments import (
     read_segment,
     segment_path,
 )
-from waypost.wire.events import Accepted, Commit, Rejected, decode_commit
+from waypost.wire.events import Accepted, Commit, Forwarded, Rejected, decode_commit
 
 _READ_MAX_BYTES = 4 * 1024 * 1024
 
@@ -285,7 +285,8 @@ def _seal_all_but_last(directory: Path) -> None:
 def _bodies_end(batch: Batch) -> int:
     if batch.data.find(b'"body":', batch.start, batch.stop) < 0:
         return 0
-    events = (event for event, _ in batch.events() if isinstance(event, Accepted | Rejected))
+    arrivals = Accepted | Rejected | Forwarded
+    events = (event for event, _ in batch.events() if isinstance(event, arrivals))
     return max((one.body.offset + one.body.length for one in events if one.body), default=0)
 
 
