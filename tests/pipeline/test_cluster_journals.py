@@ -17,6 +17,7 @@ from tests.harness.partitions import name_in
 from waypost import Envelope, Relay
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.job import ingest
+from waypost.pipeline.jobs.stream import StreamOptions, stream
 from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Lake, open_lake
@@ -168,6 +169,19 @@ def test_a_backtest_of_a_cluster_has_no_differences(spark: SparkSession, tmp_pat
         result = backtest(lake, shortcut=shortcut)
         assert (result.differences, result.by_reason) == (0, {})
         assert result.rejected.keys() >= {"rate_limited", "quota_exceeded"}
+
+
+def test_a_stream_follows_one_node_as_far_as_the_log_has_its_journal(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    nodes = made(tmp_path / "cluster", two_owners)
+    ingested, streamed = lake_of(spark, tmp_path, "ingested"), tmp_path / "streamed"
+    ingest(ingested, parse_sources(nodes[1:]))
+    options = StreamOptions(until_idle=True)
+    stream(spark, str(streamed), parse_sources(nodes[1:]), options, build=lambda lake: None)
+    assert numbers(lake_of(spark, tmp_path, "streamed")) == numbers(ingested)
+    with pytest.raises(JournalUnusable, match="copies of one journal"):
+        stream(spark, str(streamed), parse_sources(nodes), options)
 
 
 def test_a_batch_that_the_log_does_not_have_is_not_ingested(

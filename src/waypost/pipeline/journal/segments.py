@@ -30,6 +30,8 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 SEGMENT_MAX_BYTES = 1024 * 1024 * 1024
 """Segments up to this size are read as a whole. A relay seals them at 64 MiB by default."""
 _SEQ_MAX = (1 << 63) - 1
+_MARK = "confirmed"
+"""The file of a node's copy that tells how far the cluster's log has it."""
 _MARK_MAX_BYTES = 4096
 
 
@@ -103,7 +105,7 @@ def _confirmed(segments: list[SegmentFile], journal: str) -> list[SegmentFile]:
 
     Behind that, it may have batches that no other node will ever have.
     """
-    segment, offset = _confirmed_mark(Path(local_path(journal)) / "confirmed")
+    segment, offset = _confirmed_mark(Path(local_path(journal)) / _MARK)
     found: list[SegmentFile] = []
     for one in segments:
         size = one.bytes if one.sealed or one.first_seq < segment else 0
@@ -135,7 +137,9 @@ def list_local_segments(relay: str, given: str) -> list[SegmentFile]:
             " Spark runs"
         )
     segments = (path for path in journal.iterdir() if path.suffix in _SUFFIXES)
-    return _in_order(relay, ((str(path), _size(path)) for path in segments))
+    found = _in_order(relay, ((str(path), _size(path)) for path in segments))
+    is_replica = (journal / _MARK).exists()
+    return _confirmed(found, str(journal)) if is_replica else found
 
 
 def _in_order(relay: str, files: Iterable[tuple[str, int | None]]) -> list[SegmentFile]:
