@@ -168,10 +168,10 @@ class PartitionsChecker:
         stored = Counter[str]()
         for fold in self.folds:
             stored.update({one: count for one, count in fold.accepted.items() if count})
-        self._check_told(stored)
+        self._check_results(stored)
         self._check_forwarded()
 
-    def _check_told(self, stored: Counter[str]) -> None:
+    def _check_results(self, stored: Counter[str]) -> None:
         doubled = [one for one, count in stored.items() if count > 1]
         assert not doubled, f"{doubled} are stored twice"
         for one in self.messages.values():

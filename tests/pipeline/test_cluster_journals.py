@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,7 +18,8 @@ from tests.harness.partitions import name_in
 from waypost import Envelope, Relay
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.jobs.stream import StreamOptions, stream
+from waypost.pipeline.jobs.stream import stream
+from waypost.pipeline.journal.segments import list_local_segments
 from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Lake, open_lake
@@ -171,17 +173,21 @@ def test_a_backtest_of_a_cluster_has_no_differences(spark: SparkSession, tmp_pat
         assert result.rejected.keys() >= {"rate_limited", "quota_exceeded"}
 
 
-def test_a_stream_follows_one_node_as_far_as_the_log_has_its_journal(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_stream_rejects_two_copies_of_one_journal(tmp_path: Path) -> None:
     nodes = made(tmp_path / "cluster", two_owners)
-    ingested, streamed = lake_of(spark, tmp_path, "ingested"), tmp_path / "streamed"
-    ingest(ingested, parse_sources(nodes[1:]))
-    options = StreamOptions(until_idle=True)
-    stream(spark, str(streamed), parse_sources(nodes[1:]), options, build=lambda lake: None)
-    assert numbers(lake_of(spark, tmp_path, "streamed")) == numbers(ingested)
+    unused = cast("SparkSession", None)
     with pytest.raises(JournalUnusable, match="copies of one journal"):
-        stream(spark, str(streamed), parse_sources(nodes), options)
+        stream(unused, str(tmp_path / "lake"), parse_sources(nodes))
+
+
+def test_a_stream_reads_an_open_segment_as_far_as_the_log_has_it(tmp_path: Path) -> None:
+    made(tmp_path / "cluster", two_owners)
+    directory = tmp_path / "cluster" / "node-b" / "partitions" / "0"
+    before = list_local_segments("orders-0", str(directory))[-1]
+    assert (before.sealed, before.replica) == (False, True)
+    with Path(before.path).open("ab") as segment:
+        segment.write(b'{"kind":"acked"}\n')  # written, and not confirmed
+    assert list_local_segments("orders-0", str(directory))[-1].bytes == before.bytes
 
 
 def test_a_batch_that_the_log_does_not_have_is_not_ingested(
