@@ -38,10 +38,10 @@ def test_no_seed_exceeds_a_limit_or_decides_twice_across_partitions(first: int) 
 
 LOST_PAYLOAD = 43
 """A node appended a forwarded message again, without its large payload."""
-NO_ENDPOINT = 12
-"""A message arrived where its endpoint was not registered, and a fenced relay had it, too."""
+FENCED_OUTBOX = 12
+"""The simulation waited for the outbox of a relay that was fenced and had not noticed."""
 
 
-@pytest.mark.parametrize("seed", [LOST_PAYLOAD, NO_ENDPOINT])
+@pytest.mark.parametrize("seed", [LOST_PAYLOAD, FENCED_OUTBOX])
 def test_a_seed_of_several_partitions_that_failed_once_holds(seed: int) -> None:
     partitions_simulation.run_seed(seed)
