@@ -53,7 +53,7 @@ class Fold:
 
     def _note(self, event: AnyEvent) -> None:
         match event:
-            case Accepted():
+            case Accepted() if event.endpoint:
                 self.accepted[event.id] += 1
                 self.order.setdefault(event.endpoint, []).append(event.id)
             case Leased():
@@ -97,14 +97,14 @@ class Checker:
         if self._log.forgotten:
             missing = [one for one in missing if not self._is_kept(one)]
         else:
-            self._check_order(fold)
+            check_order(fold, self.publishes)
             delivered = [one for one in self.leases if one not in fold.leased]
             assert not delivered, f"{delivered} were delivered, but the log has no lease of them"
             forgotten = self.acked - fold.acked
             assert not forgotten, f"{forgotten} were acknowledged, but the log does not have it"
         assert not missing, f"{missing} were returned as stored, and are lost"
         for node in self._nodes:
-            self._check_state(node, fold)
+            check_state(node, fold)
 
     def check_copies(self) -> None:
         """Compare every node's segments with the log, byte by byte."""
@@ -131,27 +131,6 @@ class Checker:
             self._fold.add(record)
         return self._fold
 
-    def _check_order(self, fold: Fold) -> None:
-        """What was returned before another publish began comes before it in its mailbox."""
-        for ids in fold.order.values():
-            latest = -1
-            for one in (self.publishes[each] for each in ids):
-                is_late = one.returned is not None and one.returned < latest
-                assert not is_late, f"{one.id} was returned before a publish that overtook it"
-                latest = max(latest, one.started)
-
-    def _check_state(self, node: Node, fold: Fold) -> None:
-        """The state of an owner without open decisions is the fold of the log."""
-        relay = node.relay
-        if relay is None or fold.owner != node.name or node.connection.is_paused:
-            return
-        journal = relay._runtime.journal
-        if journal.failure is not None or journal.busy:
-            return
-        state = relay._runtime.ledger.state
-        if state.seq == fold.state.seq:  # otherwise it is fenced and has not noticed yet
-            assert facts(state) == facts(fold.state), f"{node.name} has another state than the log"
-
     def _is_kept(self, message_id: str) -> bool:
         """Return whether some node still has a message that the log lost."""
         needle = f'"id":"{message_id}"'.encode()
@@ -160,6 +139,29 @@ class Checker:
                 if path.is_file() and needle in path.read_bytes():
                     return True
         return False
+
+
+def check_order(fold: Fold, publishes: dict[str, Publish]) -> None:
+    """What was returned before another publish began comes before it in its mailbox."""
+    for ids in fold.order.values():
+        latest = -1
+        for one in (publishes[each] for each in ids):
+            is_late = one.returned is not None and one.returned < latest
+            assert not is_late, f"{one.id} was returned before a publish that overtook it"
+            latest = max(latest, one.started)
+
+
+def check_state(node: Node, fold: Fold) -> None:
+    """The state of an owner without open decisions is the fold of the log."""
+    relay = node.relay
+    if relay is None or fold.owner != node.name or node.connection.is_paused:
+        return
+    journal = relay._runtime.journal
+    if journal.failure is not None or journal.busy:
+        return
+    state = relay._runtime.ledger.state
+    if state.seq == fold.state.seq:  # otherwise it is fenced and has not noticed yet
+        assert facts(state) == facts(fold.state), f"{node.name} has another state than the log"
 
 
 def events_of(record: Record) -> Iterator[AnyEvent]:
@@ -178,5 +180,9 @@ def facts(state: RelayState) -> dict[str, Any]:
         )
         for mailbox in state.mailboxes.values()
     }
-    leased = {(one.endpoint, one.id) for one in state.leased()}
-    return {"seq": state.seq, "mailboxes": mailboxes, "leased": leased}
+    return {
+        "seq": state.seq,
+        "mailboxes": mailboxes,
+        "outboxes": {one: set(box.live) for one, box in state.outboxes.items() if box.live},
+        "leased": {(one.endpoint, one.id) for one in state.leased()},
+    }

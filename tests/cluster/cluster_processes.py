@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from waypost.cluster.shared_values import SharedValues
 from waypost.cluster.streams import connect, disconnect
 
 NAME = "tests"
+STARTS_MAX = 5
 UNLIMITED = {"reliability": {"rateLimit": {"enabled": False}}, "qos": {"enabled": False}}
 
 
@@ -28,19 +30,29 @@ class NodeProcess:
         self._cluster = cluster
         self._log = directory / f"{name}.log"
         self._process: RelayProcess | None = None
+        self._lock = threading.Lock()
 
     def start(self) -> None:
+        """Start it; again, as a supervisor would, if the servers elect a leader just now."""
         port = self.url.rpartition(":")[2]
         options = ["--port", port, "--data-dir", str(self.directory), "--log-format", "text"]
         node = ["--cluster", self._cluster, "--node", self.name, "--advertise", self.url]
-        self._process = RelayProcess(
-            ["-m", "waypost", "serve", *options, *node], self._log, ready="Stop with"
-        )
+        arguments = ["-m", "waypost", "serve", *options, *node]
+        with self._lock:
+            for attempt in range(STARTS_MAX):
+                try:
+                    self._process = RelayProcess(arguments, self._log, ready="Stop with")
+                    return
+                except AssertionError:  # it ended, and its log says why
+                    if attempt == STARTS_MAX - 1:
+                        raise
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
-        if self._process is not None:
-            self._process.end(how)
-            self._process = None
+        """End it; one that another thread is starting, after that."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is not None:
+                process.end(how)
 
 
 class ClusterProcesses:

@@ -11,6 +11,7 @@ from waypost.cluster.follower import Follower
 from waypost.policy.settings import HousekeepingConfig
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import RelayError
+from waypost.relay.relay import Partition
 from waypost.testing import ManualClock
 
 SETTINGS = Settings(
@@ -25,9 +26,20 @@ SETTINGS = Settings(
 class Node:
     """Follows, or owns with an open relay. `directory` changes with every life."""
 
-    def __init__(self, name: str, root: Path, shared: SimulatedLog) -> None:
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        shared: SimulatedLog,
+        *,
+        settings: Settings = SETTINGS,
+        partition: Partition | None = None,
+        clock: ManualClock | None = None,
+    ) -> None:
         self.name = name
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
+        self._settings = settings
+        self._partition = partition
         self.relay: Relay | None = None
         self.follower: Follower | None = None
         self._root = root
@@ -56,7 +68,13 @@ class Node:
             return
         ownership = await self._following().take_over(self.name)
         self.follower = None
-        relay = Relay(self.directory, settings=SETTINGS, clock=self.clock, ownership=ownership)
+        relay = Relay(
+            self.directory,
+            settings=self._settings,
+            clock=self.clock,
+            ownership=ownership,
+            partition=self._partition,
+        )
         await relay.open()
         self.relay = relay
 

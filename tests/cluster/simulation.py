@@ -15,7 +15,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
 from tests.cluster.checker import Checker, Publish
@@ -132,8 +132,8 @@ class Simulation:
             ids = [one.id for one in await relay.lease(endpoint, limit=2)]
             self.checker.note_lease(ids)
             if ids and self.random.random() < 0.7:
-                await relay.ack(endpoint, ids)
-                self.checker.acked.update(ids)
+                if await relay.ack(endpoint, ids) == len(ids):  # none of them has expired
+                    self.checker.acked.update(ids)
             elif ids and self.random.random() < 0.5:
                 await relay.nack(endpoint, ids)
         except RelayStopped:
@@ -188,18 +188,26 @@ class Simulation:
             pass
 
 
-def run_seed(seed: int) -> None:
-    """Run one seed in a directory of its own; raise what its checker finds, with the seed."""
+def run_in_memory(
+    simulate: Callable[[Path], Coroutine[object, object, None]], module: str, seed: int
+) -> None:
+    """Run a simulation in a directory of its own; raise what it raises, with the seed."""
     where = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=where, prefix="waypost-cluster-") as root:
         try:
-            asyncio.run(Simulation(seed, Path(root)).run())
+            asyncio.run(simulate(Path(root)))
         except BaseException as problem:
-            problem.add_note(f"python -m tests.cluster.simulation --first {seed} --seeds 1")
+            problem.add_note(f"python -m tests.cluster.{module} --first {seed} --seeds 1")
             raise
 
 
-def main() -> int:
+def run_seed(seed: int) -> None:
+    """Run one seed; raise what its checker finds."""
+    run_in_memory(lambda root: Simulation(seed, root).run(), "simulation", seed)
+
+
+def main(run: Callable[[int], None]) -> int:
+    """Run the seeds that the command line names; return 1 if one of them fails."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
@@ -209,7 +217,7 @@ def main() -> int:
     begin = time.process_time()
     for seed in range(options.first, options.first + options.seeds):
         try:
-            run_seed(seed)
+            run(seed)
         except Exception as problem:
             if options.seeds == 1:
                 raise
@@ -221,4 +229,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run_seed))

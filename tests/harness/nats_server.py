@@ -3,6 +3,7 @@
 import json
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from bench.peers.nats_jetstream import find_server
 from tests.eventually import eventually_blocking
 
 ENDS_WITHIN_S = 10
+STARTS_WITHIN_S = 60
 MAX_PAYLOAD = 16 * 1024
 
 
@@ -43,6 +45,7 @@ class NatsServer:
             **more,
         }
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
         if routes:
             self.join(routes)
 
@@ -59,17 +62,22 @@ class NatsServer:
         """Start it, or start it again after its end."""
         server = find_server()
         assert server is not None, "nats-server is missing: install the dependency group dev"
-        self._config.write_text(json.dumps(self._settings))
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen([server, "-c", str(self._config)], stderr=log)
-        eventually_blocking(lambda: is_open(self.port), "nats-server")
+        with self._lock:
+            assert self._process is None, "it is running"
+            self._config.write_text(json.dumps(self._settings))
+            with self._log.open("ab") as log:
+                self._process = subprocess.Popen([server, "-c", str(self._config)], stderr=log)
+            eventually_blocking(
+                lambda: is_open(self.port), "nats-server", timeout_s=STARTS_WITHIN_S
+            )
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(ENDS_WITHIN_S)
-            self._process = None
+        """End it with SIGKILL; one that another thread is starting, after that."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is not None:
+                process.kill()
+                process.wait(ENDS_WITHIN_S)
 
 
 def free_port() -> int:

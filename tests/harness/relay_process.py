@@ -37,6 +37,14 @@ class RelayProcess:
                 text=True,
             )
         self.output = ""
+        try:
+            self.url = self._wait_until(ready)
+        except BaseException:
+            self.end(signal.SIGKILL)  # nobody else knows it
+            raise
+
+    def _wait_until(self, ready: str) -> str:
+        """Read its output up to the line that begins with `ready`; return the URL in it."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.output += line
@@ -44,7 +52,7 @@ class RelayProcess:
                 break
         found = _URL.search(self.output)
         assert found is not None, self.log
-        self.url = found[0]
+        return found[0]
 
     @property
     def log(self) -> str:

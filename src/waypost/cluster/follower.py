@@ -24,7 +24,6 @@ from waypost.relay.errors import LogLost, LogUnavailable, LogUnusable, NotOwner
 from waypost.relay.journal.confirmed import Confirmed, ConfirmedMark
 from waypost.relay.journal.file_log import End, FileLog, commit_of
 from waypost.relay.journal.log import (
-    NO_HASH,
     Appended,
     Conflict,
     Entry,
@@ -94,7 +93,7 @@ class Follower:
                     f" {self._mark.last.seq:,}: check that this is the right cluster; if its stream"
                     " was deleted, 'waypost cluster repair --refill' fills it from a journal"
                 )
-            if tail.hash == (self.hash or NO_HASH):
+            if self._is_at(tail):
                 return tail
             if tail.position <= self.position:
                 self._compare_again(f"its end at {tail.position:,} is not")
@@ -169,6 +168,17 @@ class Follower:
             self._local.seal(self._place)
             self._place = End(self._seq + 1, 0)
 
+    def _is_at(self, tail: Tail) -> bool:
+        """Return whether the log ends with the record that was copied last.
+
+        A record that only seals has the hash of the one before it, so the hash is not enough.
+        """
+        if tail.header is None:
+            return self.hash is None
+        is_sealed = self.hash is not None and not self._place.offset
+        same = tail.hash == self.hash and tail.header.seal == is_sealed
+        return same and tail.position >= self.position
+
     def _compare_again(self, why: str) -> None:
         log.warning("cluster: comparing the whole log: %s this node's copy", why)
         self._begin(Confirmed())
@@ -187,8 +197,8 @@ class Follower:
             self._seq = commit_of(entry.record).seq
         kept = await self._local.put(entry.record)
         if kept is not None:
-            drop_index_after(self._data, begin.segment, begin.offset)
-            self._report(kept, lost=self._mark.last.is_after(begin.segment, begin.offset))
+            drop_index_after(self._data, *kept.begin)
+            self._report(kept.files, lost=self._mark.last.is_after(*kept.begin))
         self.position, self.hash = entry.position, header.hash
         end = End(header.segment, header.offset + len(entry.record.lines))
         self._place = End(self._seq + 1, 0) if header.seal else end

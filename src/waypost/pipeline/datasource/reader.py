@@ -110,14 +110,17 @@ class JournalStreamReader(DataSourceStreamReader):
         if position is None or position["segment"] != last.first_seq:
             position = {"segment": last.first_seq, "offset": 0, "seq": last.first_seq - 1}
         offset = position["offset"]
+        if last.bytes < offset and last.replica:
+            return position  # a node that crashed is behind for a moment
         if last.bytes < offset:
             raise JournalUnusable(
                 f"{last.path} is shorter than before: {last.bytes} bytes, of which {offset} were"
                 " read earlier"
             )
+        end = last.bytes if last.replica else None
         ends = [
             (offset + piece.end, piece.commit.seq)
-            for piece in read_batches(read_bytes(last.path, offset, None))
+            for piece in read_batches(read_bytes(last.path, offset, end))
             if isinstance(piece, ValidBatch)
         ]
         if ends:

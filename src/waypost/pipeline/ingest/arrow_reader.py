@@ -54,6 +54,8 @@ class ReadTask(NamedTuple):
     sealed: bool
     after_seq: int
     """Seq of the last event that the lake already holds."""
+    bytes: int | None
+    """How much of it to read; None is all of it."""
 
 
 class _Damaged(Exception):
@@ -100,7 +102,8 @@ def _groups(change: "Change", segments: list[SegmentFile]) -> list[list[ReadTask
     sizes: list[int] = []
     for one in sorted(segments, key=lambda one: (one.relay, one.first_seq)):
         last_seq = change.draft.known(one.relay, one.first_seq).last_seq
-        task = ReadTask(one.relay, one.first_seq, local_path(one.path), one.sealed, last_seq)
+        size = one.bytes if one.replica else None
+        task = ReadTask(one.relay, one.first_seq, local_path(one.path), one.sealed, last_seq, size)
         if groups and groups[-1][0].relay == one.relay and sizes[-1] + one.bytes <= wanted:
             groups[-1].append(task)
             sizes[-1] += one.bytes
@@ -157,7 +160,7 @@ def _write_segment(task: ReadTask, file: "_GroupFile") -> tuple[int, list[str] |
 
     days: set[str] = set()
     events = last_seq = 0
-    for lines, count in committed_lines(read_bytes(task.path, 0, None), on_damage):
+    for lines, count in committed_lines(read_bytes(task.path, 0, task.bytes), on_damage):
         rows = _parse(lines, count, task)
         if rows.num_rows:
             file.append(rows, len(lines))

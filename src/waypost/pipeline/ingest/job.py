@@ -13,7 +13,7 @@ from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.arrow_reader import ingest_with_arrow
 from waypost.pipeline.ingest.results import IngestedBatch, NewEvents, SegmentDamage
 from waypost.pipeline.ingest.spark_reader import ingest_with_spark
-from waypost.pipeline.journal.segments import SegmentFile, list_segments
+from waypost.pipeline.journal.segments import SegmentFile, list_segments, one_copy_of_each
 from waypost.pipeline.journal.sources import JournalSource
 from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.lake import Change, Lake
@@ -43,14 +43,18 @@ def ingest(
     `line_by_line`: use only Spark's readers and writers, as for files that are not local.
     """
     change, sources = lake.begin(), list(sources)
-    found = [segment for source in sources for segment in list_segments(lake.spark, source)]
+    listed = (segment for source in sources for segment in list_segments(lake.spark, source))
+    found = one_copy_of_each(listed)
     new = [segment for segment in found if _is_new(segment, change.draft)]
     if not new:
         return IngestSummary(notes=update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS))
     batch = None
     if not line_by_line and _are_local(lake, sources, new):
         batch = ingest_with_arrow(change, new)
-    summary = _record(change, new, batch or ingest_with_spark(change, new))
+    if batch is None:  # line by line, an open copy would be read beyond what is confirmed
+        new = [segment for segment in new if segment.sealed or not segment.replica]
+        batch = ingest_with_spark(change, new) if new else IngestedBatch([], {}, {})
+    summary = _record(change, new, batch)
     change.commit()
     summary.notes = update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS)
     return summary
@@ -62,8 +66,8 @@ def _is_new(segment: SegmentFile, manifest: Manifest) -> bool:
         return True
     if not known.sealed:
         return segment.sealed or segment.bytes > known.bytes
-    if known.bytes == segment.bytes:
-        return False
+    if known.bytes == segment.bytes or (segment.replica and not segment.sealed):
+        return False  # the same, or a copy of a node that is behind
     raise JournalUnusable(
         f"{segment.path} differs from segment {segment.first_seq} of relay {segment.relay!r} in"
         " this lake: if it belongs to another relay, name that with --journal NAME=DIR"

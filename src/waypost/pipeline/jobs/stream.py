@@ -18,6 +18,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -94,6 +95,12 @@ def stream(
     """
     options = options or StreamOptions()
     sources = sorted(sources, key=lambda source: source.relay)
+    for one, other in pairwise(sources):
+        if one.relay == other.relay:
+            raise JournalUnusable(
+                f"{one.path} and {other.path} are copies of one journal: a stream follows one; give"
+                " the directory of one node"
+            )
     build = build or _build
     before = open_lake(spark, lake_path, create=True).manifest
     register(spark)

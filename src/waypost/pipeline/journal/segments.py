@@ -7,6 +7,7 @@ one machine, or a shared mount.
 Standard library and PySpark only at import: executors import this before anything is unpacked.
 """
 
+import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from waypost.files import read_file
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.files import LINE_MAX_BYTES, NotRegular, local_path, open_segment
 from waypost.pipeline.journal.sources import JournalSource, journal_path
@@ -28,16 +30,23 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 SEGMENT_MAX_BYTES = 1024 * 1024 * 1024
 """Segments up to this size are read as a whole. A relay seals them at 64 MiB by default."""
 _SEQ_MAX = (1 << 63) - 1
+_MARK = "confirmed"
+"""The file of a node's copy that tells how far the cluster's log has it."""
+_MARK_MAX_BYTES = 4096
 
 
 class SegmentFile(NamedTuple):
-    """A segment of a relay, known by the seq of its first event; an open one may still grow."""
+    """A segment of a relay, known by the seq of its first event; an open one may still grow.
+
+    `replica`: it is a node's copy, of which only `bytes` are known to be in the cluster's log.
+    """
 
     relay: str
     first_seq: int
     path: str
     bytes: int
     sealed: bool = True
+    replica: bool = False
 
 
 def list_segments(spark: SparkSession, source: JournalSource) -> list[SegmentFile]:
@@ -63,11 +72,57 @@ def list_segments(spark: SparkSession, source: JournalSource) -> list[SegmentFil
         if row.path.startswith("file:"):
             _size(Path(local_path(row.path)))  # Spark follows links
     found = _in_order(source.relay, ((row.path, row.length) for row in files))
+    if source.replica:
+        return _confirmed(found, source.path)
     if not found:
         raise JournalUnusable(
             f"no journal segments in {source.path}: give the data directory of a relay"
         )
     return found
+
+
+def one_copy_of_each(segments: Iterable[SegmentFile]) -> list[SegmentFile]:
+    """Return each segment once: of several copies, a sealed one, or the longest.
+
+    Copies of a sealed segment are the same, byte for byte; raises `JournalUnusable` if they differ.
+    """
+    best: dict[tuple[str, int], SegmentFile] = {}
+    for one in segments:
+        key = (one.relay, one.first_seq)
+        known = best.setdefault(key, one)
+        if known.sealed and one.sealed and known.bytes != one.bytes:
+            raise JournalUnusable(
+                f"{known.path} and {one.path} are copies of one segment, and differ: give nodes of"
+                " one cluster only; 'waypost cluster verify' tells which of them is wrong"
+            )
+        if (one.sealed, one.bytes) > (known.sealed, known.bytes):
+            best[key] = one
+    return list(best.values())
+
+
+def _confirmed(segments: list[SegmentFile], journal: str) -> list[SegmentFile]:
+    """Return a node's copies of segments, an open one as far as the cluster's log has it.
+
+    Behind that, it may have batches that no other node will ever have.
+    """
+    segment, offset = _confirmed_mark(Path(local_path(journal)) / _MARK)
+    found: list[SegmentFile] = []
+    for one in segments:
+        size = one.bytes if one.sealed or one.first_seq < segment else 0
+        if not one.sealed and one.first_seq == segment:
+            size = min(one.bytes, offset)
+        if size:
+            found.append(one._replace(bytes=size, replica=True))
+    return found
+
+
+def _confirmed_mark(path: Path) -> tuple[int, int]:
+    """Return the segment and the offset up to which the log has a node's copy."""
+    try:
+        _, _, _, segment, offset, _ = json.loads(read_file(path, _MARK_MAX_BYTES))
+        return int(segment), int(offset)
+    except (OSError, ValueError, TypeError):
+        return 0, 0
 
 
 def list_local_segments(relay: str, given: str) -> list[SegmentFile]:
@@ -82,7 +137,9 @@ def list_local_segments(relay: str, given: str) -> list[SegmentFile]:
             " Spark runs"
         )
     segments = (path for path in journal.iterdir() if path.suffix in _SUFFIXES)
-    return _in_order(relay, ((str(path), _size(path)) for path in segments))
+    found = _in_order(relay, ((str(path), _size(path)) for path in segments))
+    is_replica = (journal / _MARK).exists()
+    return _confirmed(found, str(journal)) if is_replica else found
 
 
 def _in_order(relay: str, files: Iterable[tuple[str, int | None]]) -> list[SegmentFile]:

@@ -4,30 +4,44 @@ Standard library only: executors import this before anything is unpacked there.
 """
 
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from waypost.files import read_file
 from waypost.pipeline.errors import JournalUnusable
+from waypost.pipeline.files import local_path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _UNUSABLE = re.compile(r"[*?\[\]{}\x00-\x1f]")
 """Characters with which Spark reads other directories than the one of that name, or none."""
 
 
+_PARTITIONS = "partitions"
+_CLUSTER_NAME = "cluster-name"
+_NAME_MAX_BYTES = 256
+
+
 class JournalSource(NamedTuple):
-    """A relay's name in the lake, and the directory or address of its journal."""
+    """A relay's name in the lake, and the directory or address of its journal.
+
+    `replica`: it is a node's copy of the journal of a partition; others may have copies, too.
+    """
 
     relay: str
     path: str
+    replica: bool = False
 
 
 def parse_sources(given: list[str]) -> list[JournalSource]:
     """Parse `DIR` or `NAME=DIR`, where DIR is a data directory or its `journal/`.
 
-    Without a name, a relay is named after its data directory. Raises `JournalUnusable`.
+    Without a name, a relay is named after its data directory. DIR may also be the directory of a
+    node on this machine: each partition is a relay then, named after the cluster (or NAME) and its
+    number, and any number of nodes may be given. Raises `JournalUnusable`.
     """
-    sources = [_parse(one) for one in given]
-    names = [source.relay for source in sources]
+    sources = [source for one in given for source in _parse(one)]
+    copies = {source.relay for source in sources if source.replica}
+    names = [source.relay for source in sources if not source.replica] + sorted(copies)
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
         raise JournalUnusable(
@@ -48,7 +62,7 @@ def default_relay_name(journal: str) -> str:
     return PurePosixPath(journal).parent.name or "relay"
 
 
-def _parse(given: str) -> JournalSource:
+def _parse(given: str) -> list[JournalSource]:
     name, equals, path = given.partition("=")
     if not equals or not _NAME.fullmatch(name):
         name, path = "", given
@@ -57,10 +71,44 @@ def _parse(given: str) -> JournalSource:
             f"{given!r:.200} does not name one journal: give the data directory of a relay, without"
             " wildcards or brackets"
         )
+    if partitions := _partitions_of(path):
+        name = name or _cluster_name(path)
+        return [
+            JournalSource(
+                f"{name}-{one.name}", f"{path.rstrip('/')}/{_PARTITIONS}/{one.name}/journal", True
+            )
+            for one in partitions
+        ]
     journal = journal_path(path)
     name = name or default_relay_name(journal)
     if not _NAME.fullmatch(name):
         raise JournalUnusable(
             f"{name!r} is not a valid relay name: use --journal NAME={path.rstrip('/')}"
         )
-    return JournalSource(name, journal)
+    return [JournalSource(name, journal)]
+
+
+def _partitions_of(path: str) -> list[Path]:
+    """Return the directories of the partitions below that of a node; none if it is none."""
+    directory = Path(local_path(path)) / _PARTITIONS
+    if "://" in path or not directory.is_dir():
+        return []
+    found = (one for one in directory.iterdir() if one.name.isascii() and one.name.isdigit())
+    return sorted(
+        (one for one in found if (one / "journal").is_dir()), key=lambda one: int(one.name)
+    )
+
+
+def _cluster_name(path: str) -> str:
+    """Return the name that a node has written into its directory."""
+    try:
+        content = read_file(Path(local_path(path)) / _CLUSTER_NAME, _NAME_MAX_BYTES)
+        name = content.decode().strip()
+    except (OSError, ValueError):
+        name = ""
+    if not _NAME.fullmatch(name):
+        raise JournalUnusable(
+            f"{path} is the directory of a node, and does not name its cluster: use"
+            f" --journal CLUSTER={path.rstrip('/')}, with the same name for all its nodes"
+        )
+    return name

@@ -36,6 +36,7 @@ LINE = columns(
     uncounted boolean, extended boolean, was string,
     before string, after string, occasion string, action string, seen_ms bigint,
     rules string, cause string, settings string, problem string, breakers_count string,
+    origin int, origin_seq bigint, partition int,
     {CORRUPT} string
     """,
     budget=columns(
@@ -61,6 +62,7 @@ EVENTS = columns(
     uncounted boolean, extended boolean, was string,
     before string, after string, occasion string, action string, seen_ms bigint,
     rules string, cause string, settings string, problem string, breakers_count string,
+    origin int, origin_seq bigint, partition int,
     day date
     """
 )

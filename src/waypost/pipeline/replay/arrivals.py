@@ -7,6 +7,9 @@
 
 An event that counts many rejections of a flood is not an arrival: the times of the single
 rejections are not known.
+
+A message to another partition is two arrivals: one at the relay of its sender, which counts it and
+has no endpoint for it, and one with `origin` at the relay that stores it, which does not count it.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -14,6 +17,7 @@ from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.events import ARRIVALS, is_answer
 
+FORWARDED = "forwarded"
 LIMITED = "rate_limited"
 TOO_WIDE = "fanout_exceeded"
 NOT_REPLAYED = ("access_denied", "storage_full", "mailbox_unavailable", "partition_unavailable")
@@ -60,11 +64,26 @@ def replayable_arrivals(events: DataFrame) -> DataFrame:
 
 def is_arrival() -> Column:
     """Return whether an event is an arrival, and not a count of many."""
-    return F.col("kind").isin(*ARRIVALS) & (F.coalesce("since_us", F.lit(0)) == 0)
+    kinds = F.col("kind").isin(*ARRIVALS, FORWARDED)
+    return kinds & (F.coalesce("since_us", F.lit(0)) == 0)
+
+
+def contacts_elsewhere(events: DataFrame) -> DataFrame:
+    """Return who wrote to whom in other partitions, with the columns of restored pairs."""
+    forwarded = events.where((F.col("kind") == FORWARDED) & ~F.col("subject").rlike("[*>]"))
+    at_ms = F.expr("at_us div 1000").alias("at_ms")
+    return forwarded.select("relay", "seq", at_ms, "sender", F.col("subject").alias("endpoint"))
 
 
 def with_arrival_columns(events: DataFrame) -> DataFrame:
     """Add the columns of arrivals to `events`."""
+    elsewhere = F.col("kind") == FORWARDED
+    events = events.withColumns(
+        {
+            "endpoint": F.when(elsewhere, F.lit("")).otherwise(F.col("endpoint")),
+            "parts": F.when(elsewhere, F.lit(1)).otherwise(F.col("parts")),
+        }
+    )
     rows = events.withColumns(
         {
             "at_ms": F.expr("at_us div 1000"),

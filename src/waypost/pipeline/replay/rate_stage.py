@@ -71,12 +71,12 @@ def rate_stage(
     if senders.count and affected.totals[LIMITED]:
         known = events.sparkSession.createDataFrame(affected.endpoints.select(KEY))
         rows = resolve_endpoints(rows, known)
-    rows = rows.select(*columns, "sort_key")
+    rows = rows.select(*columns, "sort_key", "origin")
     if not senders.count:
-        return rows.withColumn("sender_reason", F.lit(""))
+        return rows.drop("origin").withColumn("sender_reason", F.lit(""))
     decide = ShippedFunction(_decide, settings_data=timeline.for_executors(senders.first_ids))
     schema = StructType([*rows.schema.fields, StructField("sender_reason", StringType())])
-    return partition_by_key(rows).mapInArrow(decide, schema)
+    return partition_by_key(rows).mapInArrow(decide, schema).drop("origin")
 
 
 def changed_pairs(rows: DataFrame) -> DataFrame:
@@ -113,7 +113,18 @@ class SenderWindow:
         self._key_id = -1
 
     def decide(self, key_id: int, rows: pa.RecordBatch, codes: "NDArray[np.int8]") -> None:
-        """Set the code of a reason (`_REASONS`) for rows of sender `key_id` that are rejected."""
+        """Set the code of a reason (`_REASONS`) for rows of sender `key_id` that are rejected.
+
+        Messages of other partitions were counted there; whether they reach too many is recorded.
+        """
+        own = pc.is_null(rows.column("origin")).to_numpy(zero_copy_only=False)
+        if not own.all():
+            codes[_was_too_wide(rows)] = _TOO_WIDE_CODE
+            if own.any():
+                own_codes = np.zeros(int(own.sum()), dtype=np.int8)
+                self.decide(key_id, rows.filter(pa.array(own)), own_codes)
+                codes[own] = own_codes
+            return
         if key_id != self._key_id:
             self._start(key_id, rows.column("sender")[0].as_py())
         seqs = rows.column("seq").to_numpy()
@@ -184,10 +195,15 @@ def _too_wide(rows: pa.RecordBatch, settings: Settings) -> "NDArray[np.bool_]":
 
     One that was rejected for it stays so: which endpoints it matched was not recorded.
     """
-    wide: NDArray[np.bool_]
-    wide = pc.equal(rows.column("old_reason"), TOO_WIDE).to_numpy(zero_copy_only=False)
+    wide = _was_too_wide(rows)
     if settings.max_fanout:
         wide = wide | (rows.column("parts").to_numpy() > settings.max_fanout)
+    return wide
+
+
+def _was_too_wide(rows: pa.RecordBatch) -> "NDArray[np.bool_]":
+    wide: NDArray[np.bool_]
+    wide = pc.equal(rows.column("old_reason"), TOO_WIDE).to_numpy(zero_copy_only=False)
     return wide
 
 

@@ -19,7 +19,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.events import ARRIVALS
-from waypost.pipeline.replay.arrivals import LIMITED, TOO_WIDE, is_arrival, with_arrival_columns
+from waypost.pipeline.replay.arrivals import (
+    FORWARDED,
+    LIMITED,
+    TOO_WIDE,
+    is_arrival,
+    with_arrival_columns,
+)
 from waypost.pipeline.replay.keys import KeySet
 from waypost.pipeline.replay.settings_timeline import SettingsTimeline
 from waypost.policy.breakers import CircuitState
@@ -53,7 +59,7 @@ class Affected:
 
 def pair_facts(events: DataFrame, timeline: SettingsTimeline) -> DataFrame:
     """Return by relay, sender and endpoint what the other functions here aggregate."""
-    kinds = F.col("kind").isin(*ARRIVALS, *_OTHER_KINDS)
+    kinds = F.col("kind").isin(*ARRIVALS, FORWARDED, *_OTHER_KINDS)
     rows = timeline.attach(with_arrival_columns(events).where(kinds))
     rows = rows.withColumns({"limit": timeline.rate_limit(), "is_arrival": is_arrival()})
     return rows.groupBy("relay", "sender", "endpoint").agg(
@@ -129,7 +135,8 @@ def _facts_about_senders() -> list[Column]:
     limited, over = F.col("old_reason") == LIMITED, F.col("rate_count") >= F.col("limit")
     single = F.col("is_arrival")
     replayed = single & ~F.col("not_replayed")
-    exempt = ~F.col("rate_on") | (F.col("sender") == RELAY)
+    counted_elsewhere = F.col("origin").isNotNull()
+    exempt = ~F.col("rate_on") | (F.col("sender") == RELAY) | counted_elsewhere
     differs = (
         # Two windows decide about a sender without a key, and only one of them was recorded.
         F.when(F.col("sender") == ANONYMOUS, ~F.col("rate_same"))

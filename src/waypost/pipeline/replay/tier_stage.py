@@ -11,6 +11,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from waypost.pipeline.replay.arrivals import contacts_elsewhere
 from waypost.pipeline.replay.keys import KEY, NO_KEYS, named
 from waypost.policy.reserved_names import ANONYMOUS, RELAY
 from waypost.policy.tiers import Tier
@@ -95,9 +96,12 @@ def with_tiers(rows: DataFrame, restored: DataFrame) -> DataFrame:
 
 
 def restored_pairs(events: DataFrame) -> DataFrame:
-    """Return the pairs that were restored into the relay, with the columns of arrivals."""
+    """Return the pairs that were restored into the relay, or are known from messages to other
+    partitions, with the columns of arrivals."""
     restored = events.where(F.col("kind") == "seen")
-    return restored.select("relay", "seq", F.col("seen_ms").alias("at_ms"), "sender", "endpoint")
+    seen_ms = F.col("seen_ms").alias("at_ms")
+    pairs = restored.select("relay", "seq", seen_ms, "sender", "endpoint")
+    return pairs.unionByName(contacts_elsewhere(events))
 
 
 def tiers_by_endpoint(tiers: DataFrame) -> DataFrame:

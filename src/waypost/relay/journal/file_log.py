@@ -48,6 +48,13 @@ class End(NamedTuple):
     offset: int
 
 
+class SetAside(NamedTuple):
+    """What was cut off: where it began, and the files with a copy of it."""
+
+    begin: End
+    files: list[Path]
+
+
 class FileLog:
     """Appends to and reads the segments of a directory that no relay has open.
 
@@ -140,21 +147,28 @@ class FileLog:
                     yield Entry(batch.commit.seq, Record(header, lines, bodies))
                 prev = hash_
 
-    async def put(self, record: Record) -> list[Path] | None:
-        """Make the segments hold a record at its place.
+    async def put(self, record: Record) -> SetAside | None:
+        """Make the segments hold a record at its place, and end its segment there if it seals.
 
-        If they held something else there, it is cut off: return the files with a copy of it.
+        If they held something else there, it is cut off and returned.
         """
-        header, kept = record.header, None
+        header = record.header
         begin = End(header.segment, header.offset)
-        if begin < self._end:
-            if self._has(record):
-                if header.seal:
-                    self.seal(End(begin.segment, begin.offset + len(record.lines)))
-                return None
-            kept = self.set_aside(begin)
-        await self.append(self._seq, record)
-        return kept
+        end = End(begin.segment, begin.offset + len(record.lines))
+        if begin >= self._end:
+            await self.append(self._seq, record)
+            return None
+        if not self._has(record):
+            kept = SetAside(begin, self.set_aside(begin))
+            await self.append(self._seq, record)
+            return kept
+        if not header.seal:
+            return None
+        longer = None
+        if self._size(end.segment) > end.offset:
+            longer = SetAside(end, self.set_aside(end))
+        self.seal(end)
+        return longer
 
     def seal(self, end: End) -> None:
         """Seal the last segment if it ends at a place and is not sealed yet."""
@@ -225,6 +239,10 @@ class FileLog:
                 begin = max(begin, _bodies_end(one))
         content = _read(bodies, begin, bodies.stat().st_size)
         return [self._keep(f"{first:020d}-{begin}.bodies", content)] if content else []
+
+    def _size(self, segment: int) -> int:
+        path = list_segments(self._directory).get(segment)
+        return path.stat().st_size if path is not None else 0
 
     def _keep(self, name: str, content: bytes) -> Path:
         directory = self._directory / "set-aside"

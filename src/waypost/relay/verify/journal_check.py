@@ -29,6 +29,7 @@ from waypost.wire.events import (
     AnyEvent,
     BodiesHash,
     BodyRef,
+    Forwarded,
     Rejected,
     SettingsChanged,
     SignedCheckpoint,
@@ -203,7 +204,7 @@ class JournalScan:
         self.events += 1
         if isinstance(event, SettingsChanged):
             self.storage = str(event.settings.get("storage", ""))
-        elif isinstance(event, Accepted | Rejected) and event.body is not None:
+        elif isinstance(event, Accepted | Rejected | Forwarded) and event.body is not None:
             self._check_body(location, event.body)
 
     def _check_head(self, batch: Batch, event: SignedCheckpoint) -> None:
