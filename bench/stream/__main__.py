@@ -52,8 +52,7 @@ async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found
     watch = LakeWatch(lake)
     samples: list[dict[str, float]] = []
     with _process(relay_command, scratch) as relay:
-        while not list(data.glob("journal/*.jsonl")):  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.1)
+        await _wait_for_journal(data, relay, scratch)
         with _process(stream_command, scratch) as stream:
             begin = started = time.monotonic()
             while not samples or time.monotonic() - begin < options.minutes * 60:
@@ -70,6 +69,18 @@ async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found
                 await asyncio.sleep(SAMPLE_SECONDS)
             first_tables_s = begin - started
     return {"rate": options.rate, "first_tables_s": first_tables_s, "samples": samples}
+
+
+async def _wait_for_journal(
+    data: Path, relay: "subprocess.Popen[bytes]", scratch: Path
+) -> None:
+    """Wait for the first segment, open as it is. Raises `RuntimeError` if there is none in time."""
+    until = time.monotonic() + START_SECONDS_MAX
+    while not list(data.glob("journal/*.open")) + list(data.glob("journal/*.jsonl")):
+        _require_running([relay], scratch)
+        if time.monotonic() > until:
+            raise RuntimeError(f"no journal within {START_SECONDS_MAX:.0f} s")
+        await asyncio.sleep(0.1)
 
 
 @contextmanager
