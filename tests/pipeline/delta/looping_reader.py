@@ -30,6 +30,12 @@ class Read(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+def holds_each_event_once(read: Read) -> bool:
+    """Return whether the rows of a column `seq` are all numbers from 1 to the largest, once."""
+    rows = read.rows
+    return (read.least, read.most, read.total) == (1, rows, rows * (rows + 1) // 2)
+
+
 class Reads:
     """The lines of a reader."""
 

@@ -1,5 +1,7 @@
 """A stream killed at any moment and restarted ends with the tables of an undisturbed run.
 
+Meanwhile a reader of `events` sees whole versions.
+
 `WAYPOST_KILLS` says how often it is killed.
 """
 
@@ -17,6 +19,7 @@ from tests.eventually import eventually_blocking
 from tests.faults.seeds import seeded
 from tests.pipeline.conftest import QUICK
 from tests.pipeline.datasource.scenarios import START_US, relay_at, run_traffic
+from tests.pipeline.delta.looping_reader import holds_each_event_once, looping_reader
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.jobs.stream import StreamOptions, stream
 from waypost.pipeline.journal.sources import parse_sources
@@ -108,23 +111,27 @@ def tables_of(lake: Lake) -> dict[str, list[str]]:
 async def test_a_stream_killed_at_random_moments_ends_with_the_same_tables(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    clock, data = ManualClock(START_US), tmp_path / "data"
+    clock, data, lake = ManualClock(START_US), tmp_path / "data", tmp_path / "lake"
     sources = parse_sources([str(data)])
     with seeded() as rng:
         async with relay_at(data, clock) as relay:
-            for number in range(KILLS):
-                await run_traffic(relay, clock, rounds=1)
-                process = start_stream(tmp_path / "lake", data, tmp_path / f"started-{number}")
-                reached = version_of(tmp_path / "lake")
-                for further in range(rng.randrange(4)):  # commits before the kill
-                    await run_traffic(relay, clock, rounds=1)
-                    if rng.random() < 0.5:
-                        await relay.seal_journal()
-                    wait_for_version(tmp_path / "lake", reached + further + 1)
-                kill(process, rng.uniform(0.0, KILLED_WITHIN_S))
             await run_traffic(relay, clock, rounds=1)
-        stream(spark, str(tmp_path / "lake"), sources, StreamOptions(until_idle=True))
-        disturbed = open_lake(spark, str(tmp_path / "lake"))
+            ingest(open_lake(spark, str(lake), create=True), sources)
+            with looping_reader(lake / "events", "seq", tmp_path / "reads") as reads:
+                for number in range(KILLS):
+                    await run_traffic(relay, clock, rounds=1)
+                    process = start_stream(lake, data, tmp_path / f"started-{number}")
+                    reached = version_of(lake)
+                    for further in range(rng.randrange(4)):  # commits before the kill
+                        await run_traffic(relay, clock, rounds=1)
+                        if rng.random() < 0.5:
+                            await relay.seal_journal()
+                        wait_for_version(lake, reached + further + 1)
+                    kill(process, rng.uniform(0.0, KILLED_WITHIN_S))
+            await run_traffic(relay, clock, rounds=1)
+        assert [read for read in reads.all() if not holds_each_event_once(read)] == []
+        stream(spark, str(lake), sources, StreamOptions(until_idle=True))
+        disturbed = open_lake(spark, str(lake))
         streamed = tables_of(disturbed)
 
         quiet = open_lake(spark, str(tmp_path / "quiet"), create=True)
