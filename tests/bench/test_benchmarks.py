@@ -17,11 +17,11 @@ TIMEOUT_S = 600
 RATES = ("--runs", "2", "--seconds", "0.02", "--warm-up", "10", "--fill", "100")
 # A few hundred events: compiling a query takes longer than interpreting it.
 QUICK_SPARK = (
-    *("--conf", "spark.sql.codegen.wholeStage=false"),
-    *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
-    *("--conf", "spark.sql.adaptive.enabled=false"),
-    *("--conf", "spark.sql.shuffle.partitions=2"),
-    *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"),
+    "--conf=spark.sql.codegen.wholeStage=false",
+    "--conf=spark.sql.codegen.factoryMode=NO_CODEGEN",
+    "--conf=spark.sql.adaptive.enabled=false",
+    "--conf=spark.sql.shuffle.partitions=2",
+    "--conf=spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
 )
 TINY = {
     "core": (*RATES, "--only", "waypost"),

@@ -10,6 +10,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -48,8 +50,9 @@ with spark_session(SparkChoice(master="local[2]", conf=conf), os.environ) as spa
 """
 
 
-def start_stream(lake: Path, data: Path, sign: Path) -> "subprocess.Popen[bytes]":
-    """A stream in its own process group: Python and Java are killed together."""
+@contextmanager
+def stream_process(lake: Path, data: Path, sign: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """Run a stream during the block, then kill it: Python and Java at once."""
     process = subprocess.Popen(
         [sys.executable, "-c", FOLLOWER, str(lake), str(data), str(sign), json.dumps(QUICK)],
         start_new_session=True,
@@ -61,20 +64,17 @@ def start_stream(lake: Path, data: Path, sign: Path) -> "subprocess.Popen[bytes]
             timeout_s=STARTS_WITHIN_S,
         )
         assert process.poll() is None, f"the stream ended with {process.returncode}"
-    except AssertionError:
-        os.killpg(process.pid, signal.SIGKILL)
-        raise
-    return process
-
-
-def kill(process: "subprocess.Popen[bytes]", after_s: float) -> None:
-    try:
-        process.wait(after_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        return
-    raise AssertionError(f"the stream ended by itself with {process.returncode}")
+
+
+def wait_while_it_runs(process: "subprocess.Popen[bytes]", for_s: float) -> None:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(for_s)
+        raise AssertionError(f"the stream ended by itself with {process.returncode}")
 
 
 def version_of(lake: Path) -> int:
@@ -83,8 +83,9 @@ def version_of(lake: Path) -> int:
     return max((json.loads(text)["version"] for text in texts), default=0)
 
 
-def wait_for_version(lake: Path, version: int) -> None:
+def wait_for_version(lake: Path, version: int, process: "subprocess.Popen[bytes]") -> None:
     def is_there() -> bool:
+        assert process.poll() is None, f"the stream ended with {process.returncode}"
         try:
             return version_of(lake) >= version
         except (OSError, ValueError):
@@ -120,14 +121,14 @@ async def test_a_stream_killed_at_random_moments_ends_with_the_same_tables(
             with looping_reader(lake / "events", "seq", tmp_path / "reads") as reads:
                 for number in range(KILLS):
                     await run_traffic(relay, clock, rounds=1)
-                    process = start_stream(lake, data, tmp_path / f"started-{number}")
-                    reached = version_of(lake)
-                    for further in range(rng.randrange(4)):  # commits before the kill
-                        await run_traffic(relay, clock, rounds=1)
-                        if rng.random() < 0.5:
-                            await relay.seal_journal()
-                        wait_for_version(lake, reached + further + 1)
-                    kill(process, rng.uniform(0.0, KILLED_WITHIN_S))
+                    with stream_process(lake, data, tmp_path / f"started-{number}") as process:
+                        reached = version_of(lake)
+                        for further in range(rng.randrange(4)):  # commits before the kill
+                            await run_traffic(relay, clock, rounds=1)
+                            if rng.random() < 0.5:
+                                await relay.seal_journal()
+                            wait_for_version(lake, reached + further + 1, process)
+                        wait_while_it_runs(process, rng.uniform(0.0, KILLED_WITHIN_S))
             await run_traffic(relay, clock, rounds=1)
         assert [read for read in reads.all() if not holds_each_event_once(read)] == []
         stream(spark, str(lake), sources, StreamOptions(until_idle=True))
