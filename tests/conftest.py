@@ -23,7 +23,13 @@ settings.load_profile("waypost")
 # Jobs in tests are too short for the optimizing compiler to pay off. The archive is written by
 # `./run test`; a JVM that cannot use it ignores it.
 CLASS_ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
-JAVA_OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+JAVA_OPTIONS = [
+    "-XX:TieredStopAtLevel=1",
+    # Java has 48 MB for the code of this compiler alone, and compiles no more once they are full.
+    "-XX:ReservedCodeCacheSize=240m",
+    "-XX:+UseSerialGC",
+    "-Xshare:auto",
+]
 if CLASS_ARCHIVE.exists():
     JAVA_OPTIONS += [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}"]
     JAVA_OPTIONS += ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]

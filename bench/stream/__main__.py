@@ -40,6 +40,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--build-every", default="5", metavar="SECONDS", help="as that of `stream` (%(default)s)"
     )
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting for Spark"
+    )
 
 
 async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found:
@@ -49,11 +52,11 @@ async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found
     stream_command = ["-m", "waypost", "pipeline", "stream", "--json", "--no-server"]
     stream_command += ["--journal", str(data), "--lake", str(lake)]
     stream_command += ["--build-every", options.build_every]
+    stream_command += [word for one in options.conf for word in ("--conf", one)]
     watch = LakeWatch(lake)
     samples: list[dict[str, float]] = []
     with _process(relay_command, scratch) as relay:
-        while not list(data.glob("journal/*.jsonl")):  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.1)
+        await _wait_for_journal(data, relay, scratch)
         with _process(stream_command, scratch) as stream:
             begin = started = time.monotonic()
             while not samples or time.monotonic() - begin < options.minutes * 60:
@@ -70,6 +73,20 @@ async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found
                 await asyncio.sleep(SAMPLE_SECONDS)
             first_tables_s = begin - started
     return {"rate": options.rate, "first_tables_s": first_tables_s, "samples": samples}
+
+
+async def _wait_for_journal(data: Path, relay: "subprocess.Popen[bytes]", scratch: Path) -> None:
+    """Wait for the first segment, open as it is. Raises `RuntimeError` if there is none in time."""
+    until = time.monotonic() + START_SECONDS_MAX
+    while not _has_segment(data):
+        _require_running([relay], scratch)
+        if time.monotonic() > until:
+            raise RuntimeError(f"no journal within {START_SECONDS_MAX:.0f} s")
+        await asyncio.sleep(0.1)
+
+
+def _has_segment(data: Path) -> bool:
+    return any(path.suffix in (".open", ".jsonl") for path in data.glob("journal/*"))
 
 
 @contextmanager

@@ -16,6 +16,14 @@ ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 600
 RATES = ("--runs", "2", "--seconds", "0.02", "--warm-up", "10", "--fill", "100")
 SHORT = ("--runs", "1", "--seconds", "0.02", "--warm-up", "10")
+# A few hundred events: compiling a query takes longer than interpreting it.
+QUICK_SPARK = (
+    "--conf=spark.sql.codegen.wholeStage=false",
+    "--conf=spark.sql.codegen.factoryMode=NO_CODEGEN",
+    "--conf=spark.sql.adaptive.enabled=false",
+    "--conf=spark.sql.shuffle.partitions=2",
+    "--conf=spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
+)
 TINY = {
     "core": (*RATES, "--only", "waypost"),
     "network": RATES,
@@ -29,7 +37,8 @@ TINY = {
     "steady": ("--minutes", "0.01"),
     "flood": ("--seconds", "1", "--rest", "0", "--crowd", "sender"),
     "pipeline": ("--events", "10k", "--only", "ingest"),
-    "stream": ("--minutes", "0.01", "--rate", "300", "--build-every", "0"),
+    # A pause that is longer than a sample takes: two builds, the first one and the last.
+    "stream": ("--minutes", "0.01", "--rate", "300", "--build-every", "5", *QUICK_SPARK),
 }
 MARKERS = {
     **dict.fromkeys(("pipeline", "stream"), (pytest.mark.spark, pytest.mark.slow)),

@@ -53,7 +53,7 @@ class Cluster:
         )
         node.directory = directory
         directory.parent.mkdir(parents=True, exist_ok=True)
-        (root / f"node-{name}" / "cluster-name").write_text("orders")
+        (root / f"node-{name}" / "node.json").write_text('{"cluster": "orders"}')
         return node
 
     def relay(self, subject: str) -> Relay:
@@ -215,7 +215,7 @@ def test_a_node_is_named_after_its_cluster_or_as_given(tmp_path: Path) -> None:
     with pytest.raises(JournalUnusable, match="does not name its cluster"):
         parse_sources([str(node)])
     assert [one.relay for one in parse_sources([f"mail={node}"])] == ["mail-0", "mail-2", "mail-10"]
-    (node / "cluster-name").write_text("orders")
+    (node / "node.json").write_text('{"cluster": "orders"}')
     shutil.copytree(node, tmp_path / "other")
     copies = parse_sources([str(node), str(tmp_path / "other")])
     assert sorted({one.relay for one in copies}) == ["orders-0", "orders-10", "orders-2"]

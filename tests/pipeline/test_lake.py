@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.pipeline.asked import counted_queries
 from waypost.pipeline.errors import LakeUnusable
+from waypost.pipeline.files import LOCAL_PATHS
 from waypost.pipeline.lake.lake import Lake, open_lake
+from waypost.pipeline.lake.manifest import Manifest
+from waypost.pipeline.lake.manifest_files import write_manifest
 from waypost.pipeline.lake.packs import Upkeep
 from waypost.pipeline.lake.schemas import columns
 
@@ -241,3 +245,42 @@ def test_a_lake_that_only_spark_reaches_is_kept_small_as_well(
     rewrite(lake, table(spark), FIRST)
     assert content(open_lake(spark, path)) == [(SECOND, 2)]
     assert len(stored_packs(tmp_path)) <= 2
+
+
+def test_a_local_lake_is_opened_and_committed_without_a_query(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = new_lake(spark, tmp_path)
+    with counted_queries(spark) as asked:
+        lake.begin().commit()
+        lake.begin().commit()
+        assert open_lake(spark, lake.path).manifest.version == 2
+        assert open_lake(spark, f"file:{lake.path}").manifest.version == 2
+    assert asked.queries == 0
+
+
+def test_of_two_jobs_that_write_the_same_version_one_fails(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = new_lake(spark, tmp_path)
+    write_manifest(spark, lake.path, Manifest(version=1, table_days={"t": [str(FIRST)]}))
+    with pytest.raises(LakeUnusable, match="run this job again"):
+        write_manifest(spark, lake.path, Manifest(version=1))
+    assert open_lake(spark, lake.path).manifest.days("t") == [str(FIRST)]
+    names = [path.name for path in (tmp_path / "lake" / "manifest").rglob("*") if path.is_file()]
+    assert names == ["part-00000000000000000001.json"]
+
+
+def test_manifests_of_spark_and_of_this_process_follow_each_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = new_lake(spark, tmp_path)
+    try:
+        for version in range(1, 7):
+            spark.conf.set(LOCAL_PATHS, str(version % 3 == 0).lower())
+            lake = open_lake(spark, lake.path, create=True)
+            lake.begin().commit()
+            assert lake.manifest.version == version
+    finally:
+        spark.conf.set(LOCAL_PATHS, "true")
+    assert len(list((tmp_path / "lake").glob("manifest/slot=*/part-*"))) == 2

@@ -27,6 +27,7 @@ with spark_session(choice, os.environ) as spark:
     print(json.dumps([[bean.getName() for bean in collectors], heap_mb, options, classes]))
 """
 VFORK = "-Djdk.lang.Process.launchMechanism=VFORK"
+CODE_ROOM = "-XX:ReservedCodeCacheSize=240m"
 
 
 def jvm_of(conf: dict[str, str], environment: dict[str, str]) -> Any:
@@ -48,6 +49,7 @@ def test_the_jvm_gets_the_parallel_collector_and_a_heap_for_its_cores() -> None:
     assert collectors == ["PS MarkSweep", "PS Scavenge"]
     assert heap_mb <= 1024 * max(2, os.cpu_count() or 1)
     assert "-XX:TieredStopAtLevel=1" in options  # there is little to do
+    assert CODE_ROOM in options
     assert (VFORK in options) == (sys.platform == "linux")
     assert int(classes) >= 1000
 
@@ -55,6 +57,7 @@ def test_the_jvm_gets_the_parallel_collector_and_a_heap_for_its_cores() -> None:
 @pytest.mark.parametrize("by_environment", [False, True])
 def test_another_collector_compiler_and_heap_can_be_set(by_environment: bool) -> None:
     wanted = "-XX:+UseSerialGC -XX:TieredStopAtLevel=3 -Djdk.lang.Process.launchMechanism=FORK"
+    wanted += " -XX:ReservedCodeCacheSize=64m"
     conf = {"spark.driver.memory": "600m", "spark.sql.codegen.cache.maxEntries": "7"}
     if not by_environment:
         conf["spark.driver.extraJavaOptions"] = wanted
@@ -62,7 +65,7 @@ def test_another_collector_compiler_and_heap_can_be_set(by_environment: bool) ->
     collectors, heap_mb, options, classes = jvm_of(conf, environment)
     assert collectors == ["Copy", "MarkSweepCompact"]
     assert 500 < heap_mb <= 600
-    assert not {"-XX:TieredStopAtLevel=1", VFORK}.intersection(options)
+    assert not {"-XX:TieredStopAtLevel=1", VFORK, CODE_ROOM}.intersection(options)
     assert classes == "7"
 
 

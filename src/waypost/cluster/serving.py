@@ -189,7 +189,6 @@ async def serve_node(options: NodeOptions, listen: Listen, on_ready: Callable[[s
     """Serve a node until a stop signal. Raises as `open_node` and `serve_app` do."""
     options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     async with open_node(options) as node:
-        replace_file(options.data_dir / "cluster-name", options.cluster.encode())
         token = options.data_dir / "operator-token"
         replace_file(token, node.identities.operator.text.encode())
         own, own_paths = OwnApp(node).make()

@@ -9,14 +9,19 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from waypost.files import UnsuitableFile, open_regular
 from waypost.pipeline.errors import JournalUnusable
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 LINE_MAX_BYTES = 64 * 1024 * 1024
 """Longer lines of a journal are skipped: no relay writes them, and a reader holds a whole line."""
 
+LOCAL_PATHS = "spark.waypost.localPaths"
+"""Spark setting: whether a path without a scheme means the same file to Spark and to Python."""
 
 _masking = threading.Lock()
 _masks: list[int] = []
@@ -33,6 +38,15 @@ class NotRegular(JournalUnusable):
 def local_path(given: str) -> str:
     """Return the path that a path or a `file:` address stands for."""
     return given.removeprefix("file://").removeprefix("file:")
+
+
+def sees_path(spark: "SparkSession", given: str) -> bool:
+    """Return whether this process finds the file or directory that Spark means by `given`.
+
+    False if that is not known, as in a session that the user has started.
+    """
+    has_scheme = ":" in given and not given.startswith("file:")
+    return not has_scheme and spark.conf.get(LOCAL_PATHS, "") == "true"
 
 
 def make_directory(path: Path) -> None:

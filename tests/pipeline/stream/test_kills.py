@@ -1,5 +1,7 @@
 """A stream killed at any moment and restarted ends with the tables of an undisturbed run.
 
+Meanwhile a reader of `events` sees whole versions.
+
 `WAYPOST_KILLS` says how often it is killed.
 """
 
@@ -8,6 +10,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,7 @@ from tests.eventually import eventually_blocking
 from tests.faults.seeds import seeded
 from tests.pipeline.conftest import QUICK
 from tests.pipeline.datasource.scenarios import START_US, relay_at, run_traffic
+from tests.pipeline.delta.looping_reader import holds_each_event_once, looping_reader
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.jobs.stream import StreamOptions, stream
 from waypost.pipeline.journal.sources import parse_sources
@@ -45,8 +50,9 @@ with spark_session(SparkChoice(master="local[2]", conf=conf), os.environ) as spa
 """
 
 
-def start_stream(lake: Path, data: Path, sign: Path) -> "subprocess.Popen[bytes]":
-    """A stream in its own process group: Python and Java are killed together."""
+@contextmanager
+def stream_process(lake: Path, data: Path, sign: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """Run a stream during the block, then kill it: Python and Java at once."""
     process = subprocess.Popen(
         [sys.executable, "-c", FOLLOWER, str(lake), str(data), str(sign), json.dumps(QUICK)],
         start_new_session=True,
@@ -58,20 +64,17 @@ def start_stream(lake: Path, data: Path, sign: Path) -> "subprocess.Popen[bytes]
             timeout_s=STARTS_WITHIN_S,
         )
         assert process.poll() is None, f"the stream ended with {process.returncode}"
-    except AssertionError:
-        os.killpg(process.pid, signal.SIGKILL)
-        raise
-    return process
-
-
-def kill(process: "subprocess.Popen[bytes]", after_s: float) -> None:
-    try:
-        process.wait(after_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        return
-    raise AssertionError(f"the stream ended by itself with {process.returncode}")
+
+
+def wait_while_it_runs(process: "subprocess.Popen[bytes]", for_s: float) -> None:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(for_s)
+        raise AssertionError(f"the stream ended by itself with {process.returncode}")
 
 
 def version_of(lake: Path) -> int:
@@ -80,8 +83,9 @@ def version_of(lake: Path) -> int:
     return max((json.loads(text)["version"] for text in texts), default=0)
 
 
-def wait_for_version(lake: Path, version: int) -> None:
+def wait_for_version(lake: Path, version: int, process: "subprocess.Popen[bytes]") -> None:
     def is_there() -> bool:
+        assert process.poll() is None, f"the stream ended with {process.returncode}"
         try:
             return version_of(lake) >= version
         except (OSError, ValueError):
@@ -108,23 +112,27 @@ def tables_of(lake: Lake) -> dict[str, list[str]]:
 async def test_a_stream_killed_at_random_moments_ends_with_the_same_tables(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    clock, data = ManualClock(START_US), tmp_path / "data"
+    clock, data, lake = ManualClock(START_US), tmp_path / "data", tmp_path / "lake"
     sources = parse_sources([str(data)])
     with seeded() as rng:
         async with relay_at(data, clock) as relay:
-            for number in range(KILLS):
-                await run_traffic(relay, clock, rounds=1)
-                process = start_stream(tmp_path / "lake", data, tmp_path / f"started-{number}")
-                reached = version_of(tmp_path / "lake")
-                for further in range(rng.randrange(4)):  # commits before the kill
-                    await run_traffic(relay, clock, rounds=1)
-                    if rng.random() < 0.5:
-                        await relay.seal_journal()
-                    wait_for_version(tmp_path / "lake", reached + further + 1)
-                kill(process, rng.uniform(0.0, KILLED_WITHIN_S))
             await run_traffic(relay, clock, rounds=1)
-        stream(spark, str(tmp_path / "lake"), sources, StreamOptions(until_idle=True))
-        disturbed = open_lake(spark, str(tmp_path / "lake"))
+            ingest(open_lake(spark, str(lake), create=True), sources)
+            with looping_reader(lake / "events", "seq", tmp_path / "reads") as reads:
+                for number in range(KILLS):
+                    await run_traffic(relay, clock, rounds=1)
+                    with stream_process(lake, data, tmp_path / f"started-{number}") as process:
+                        reached = version_of(lake)
+                        for further in range(rng.randrange(4)):  # commits before the kill
+                            await run_traffic(relay, clock, rounds=1)
+                            if rng.random() < 0.5:
+                                await relay.seal_journal()
+                            wait_for_version(lake, reached + further + 1, process)
+                        wait_while_it_runs(process, rng.uniform(0.0, KILLED_WITHIN_S))
+            await run_traffic(relay, clock, rounds=1)
+        assert [read for read in reads.all() if not holds_each_event_once(read)] == []
+        stream(spark, str(lake), sources, StreamOptions(until_idle=True))
+        disturbed = open_lake(spark, str(lake))
         streamed = tables_of(disturbed)
 
         quiet = open_lake(spark, str(tmp_path / "quiet"), create=True)

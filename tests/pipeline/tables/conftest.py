@@ -87,9 +87,9 @@ def split_journal(journal: Path, into: Path, pieces: int) -> list[Path]:
     into.mkdir()
     text = b"".join(path.read_bytes() for path in sorted(journal.glob("*.jsonl")))
     lines = text.splitlines(keepends=True)
-    target = len(lines) // pieces
     made: list[Path] = []
     while lines:
+        target = len(lines) // (pieces - len(made))
         ends = [at for at, line in enumerate(lines, 1) if b'"kind":"commit"' in line[:20]]
         last_piece = len(made) == pieces - 1
         end = len(lines) if last_piece else next(at for at in ends if at >= min(target, ends[-1]))

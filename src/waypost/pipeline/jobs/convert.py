@@ -11,15 +11,9 @@ from pyspark.sql import DataFrame
 
 from waypost.pipeline.errors import LakeUnusable
 from waypost.pipeline.lake.events import EVENTS
-from waypost.pipeline.lake.lake import (
-    EVENTS_TABLE,
-    OLDER_FORMAT,
-    Lake,
-    decode_head,
-    newest_manifest,
-    open_lake,
-)
+from waypost.pipeline.lake.lake import EVENTS_TABLE, OLDER_FORMAT, Lake, open_lake
 from waypost.pipeline.lake.manifest import Count, Day, IngestedSegment, Manifest, TableName
+from waypost.pipeline.lake.manifest_files import decode_head, newest_manifest
 from waypost.pipeline.spark.session import Session
 
 Part = Annotated[str, msgspec.Meta(pattern=r"^(slot=[01]|batch=[0-9]{1,19})\Z")]

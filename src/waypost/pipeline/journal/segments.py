@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from waypost.files import read_file
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.files import LINE_MAX_BYTES, NotRegular, local_path, open_segment
+from waypost.pipeline.files import LINE_MAX_BYTES, NotRegular, local_path, open_segment, sees_path
 from waypost.pipeline.journal.sources import JournalSource, journal_path
 from waypost.pipeline.spark.failures import PATH_ERRORS, cause, is_missing
 
@@ -54,6 +54,21 @@ def list_segments(spark: SparkSession, source: JournalSource) -> list[SegmentFil
 
     Raises `JournalUnusable` if there are none.
     """
+    if sees_path(spark, source.path) and Path(local_path(source.path)).is_dir():
+        found = list_local_segments(source.relay, os.path.abspath(local_path(source.path)))
+        found = [segment._replace(path=f"file:{segment.path}") for segment in found]
+    else:
+        found = _list_with_spark(spark, source)
+    if source.replica:
+        return _confirmed(found, source.path)
+    if not found:
+        raise JournalUnusable(
+            f"no journal segments in {source.path}: give the data directory of a relay"
+        )
+    return found
+
+
+def _list_with_spark(spark: SparkSession, source: JournalSource) -> list[SegmentFile]:
     try:
         files = (
             spark.read.format("binaryFile")
@@ -71,14 +86,7 @@ def list_segments(spark: SparkSession, source: JournalSource) -> list[SegmentFil
     for row in files:
         if row.path.startswith("file:"):
             _size(Path(local_path(row.path)))  # Spark follows links
-    found = _in_order(source.relay, ((row.path, row.length) for row in files))
-    if source.replica:
-        return _confirmed(found, source.path)
-    if not found:
-        raise JournalUnusable(
-            f"no journal segments in {source.path}: give the data directory of a relay"
-        )
-    return found
+    return _in_order(source.relay, ((row.path, row.length) for row in files))
 
 
 def one_copy_of_each(segments: Iterable[SegmentFile]) -> list[SegmentFile]:

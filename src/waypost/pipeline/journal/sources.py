@@ -3,6 +3,7 @@
 Standard library only: executors import this before anything is unpacked there.
 """
 
+import json
 import re
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -17,8 +18,8 @@ _UNUSABLE = re.compile(r"[*?\[\]{}\x00-\x1f]")
 
 
 _PARTITIONS = "partitions"
-_CLUSTER_NAME = "cluster-name"
-_NAME_MAX_BYTES = 256
+_NODE_FILE = "node.json"
+_NODE_FILE_MAX_BYTES = 4096
 
 
 class JournalSource(NamedTuple):
@@ -100,11 +101,11 @@ def _partitions_of(path: str) -> list[Path]:
 
 
 def _cluster_name(path: str) -> str:
-    """Return the name that a node has written into its directory."""
+    """Return the name of the cluster that a node has written into its directory."""
     try:
-        content = read_file(Path(local_path(path)) / _CLUSTER_NAME, _NAME_MAX_BYTES)
-        name = content.decode().strip()
-    except (OSError, ValueError):
+        file = Path(local_path(path)) / _NODE_FILE
+        name = str(json.loads(read_file(file, _NODE_FILE_MAX_BYTES))["cluster"])
+    except (OSError, ValueError, TypeError, KeyError):
         name = ""
     if not _NAME.fullmatch(name):
         raise JournalUnusable(

@@ -38,6 +38,7 @@ from waypost.pipeline.lake.manifest import (
     encode_manifest,
     rebase,
 )
+from waypost.pipeline.lake.manifest_files import decode_head, newest_manifest, write_manifest
 from waypost.pipeline.lake.packs import (
     Upkeep,
     days_within,
@@ -50,7 +51,6 @@ from waypost.pipeline.lake.packs import (
 )
 from waypost.pipeline.lake.schemas import columns
 from waypost.pipeline.lake.storage import find_writes, remove, written_files
-from waypost.pipeline.spark.failures import PATH_ERRORS, cause, has_vanished, is_missing
 
 EVENTS_TABLE = "events"
 EVENT_ORDER = ("kind", "sender", "endpoint")
@@ -67,7 +67,6 @@ _DAY = columns("day date")
 # To read the newest version and to write the next are two steps. Between processes, only the
 # second look at the version helps; a stream has two threads that commit all the time.
 _COMMITS = threading.Lock()
-_READ_ATTEMPTS = 5
 _UNCUT_PACKS_MAX = 2
 """What is at most this many times the wanted size stays one pack."""
 
@@ -199,7 +198,7 @@ class Change:
             self._rebase()
             now_ms, version = int(time.time() * 1000), self.draft.version
             self.draft.retired += [Retired(one, version, now_ms) for one in self._replaced]
-            _write_manifest(lake.spark, lake.path, self.draft)
+            write_manifest(lake.spark, lake.path, self.draft)
             lake.manifest = self.draft
 
     def _rebase(self) -> None:
@@ -294,35 +293,6 @@ def open_lake(
     return Lake(spark, path, manifest or Manifest(), upkeep)
 
 
-def newest_manifest(spark: SparkSession, path: str) -> bytes | None:
-    """Return the text of the newest manifest, of any format. Raises `LakeUnusable`."""
-    slots = f"{path}/manifest/slot=*/part-*"
-    for attempts_left in reversed(range(_READ_ATTEMPTS)):
-        try:
-            rows = spark.read.text(slots, wholetext=True).collect()
-            texts = [row.value.encode() for row in rows]
-            return max(texts, key=lambda text: decode_head(text).version, default=None)
-        except PATH_ERRORS as problem:
-            if is_missing(problem):
-                return None
-            if has_vanished(problem) and attempts_left:  # a job has just replaced the older one
-                continue
-            raise LakeUnusable(f"cannot read the lake at {path}: {cause(problem)}") from None
-        except (msgspec.DecodeError, RecursionError) as problem:
-            raise LakeUnusable(f"invalid manifest in {path}: {problem}") from None
-    raise AssertionError("the last attempt returns or raises")
-
-
-class _Head(msgspec.Struct):
-    """The fields that manifests of every format have."""
-
-    format: int = 1
-    version: int = 0
-
-
-decode_head = msgspec.json.Decoder(_Head).decode
-
-
 def _decoded(path: str, text: bytes | None) -> Manifest | None:
     """Return a manifest, None if there is none. Raises `LakeUnusable`."""
     if text is None:
@@ -342,16 +312,6 @@ def _decoded(path: str, text: bytes | None) -> Manifest | None:
         return decode_manifest(text)
     except (msgspec.DecodeError, RecursionError) as problem:
         raise LakeUnusable(f"invalid manifest in {path}: {problem}") from None
-
-
-def _write_manifest(spark: SparkSession, path: str, manifest: Manifest) -> None:
-    text = encode_manifest(manifest).decode()
-    (
-        spark.range(0, 1, 1, 1)
-        .select(F.lit(text).alias("value"))
-        .write.mode("overwrite")
-        .text(f"{path}/manifest/slot={manifest.version % 2}")
-    )
 
 
 def _observed(rows: DataFrame, seen: Observation) -> DataFrame:

@@ -29,6 +29,9 @@ QUICK_COMPILER_EVENTS_MAX = 4_000_000
 
 # Only the quick compiler, which took a third off the CPU time of a small job.
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+# With that compiler alone, Java has room for 48 MB of code: two small runs in one session filled
+# it, and Java compiled no more. This is its room with both compilers.
+_CODE_ROOM = "-XX:ReservedCodeCacheSize=240m"
 # Most code even of a large job ends before optimising it has paid off: the thresholds for the
 # optimising compiler (tier 4) are 10 times the JVM's own.
 _LATE_COMPILER = (
@@ -38,6 +41,7 @@ _LATE_COMPILER = (
 _VFORK_BEFORE = 22  # later ones warn about it
 # What each of our options decides on, and the options.
 _COMPILER = re.compile(r"-XX:[+-]?Tier\w+")
+_ROOM = re.compile(r"-XX:ReservedCodeCacheSize=")
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _ARCHIVE = re.compile(r"-Xshare\b|-XX:(?:SharedArchiveFile|ArchiveClassesAtExit)=")
 _FORKS = re.compile(r"-Djdk\.lang\.Process\.launchMechanism=")
@@ -63,6 +67,8 @@ def java_options(java: Java, given: str, events: int | None, archive: Path | Non
         # Jobs need throughput, not short pauses. Java does not start with two collectors.
         (_COLLECTOR, "-XX:+UseParallelGC"),
     ]
+    if is_small:
+        own.append((_ROOM, _CODE_ROOM))
     if sys.platform == "linux" and java.version < _VFORK_BEFORE:
         # Spark runs `chmod` for every file it makes. The other ways to start a program cost more.
         own.append((_FORKS, "-Djdk.lang.Process.launchMechanism=VFORK"))

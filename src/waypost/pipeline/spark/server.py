@@ -38,6 +38,7 @@ from waypost.pipeline.spark.session import (
     SAME_MACHINE,
     ServerState,
     SparkChoice,
+    has_local_paths,
     is_answering,
     spark_session,
 )
@@ -66,10 +67,16 @@ def serve(
         token, port = secrets.token_urlsafe(32), _free_port()
         environment[_TOKEN] = token
         try:
-            stack.enter_context(spark_session(_choice(port), environment))
+            session = stack.enter_context(spark_session(_choice(port), environment))
         finally:
             del environment[_TOKEN]
-        running = ServerState(port=port, token=token, pid=os.getpid(), build=_build(environment))
+        running = ServerState(
+            port=port,
+            token=token,
+            pid=os.getpid(),
+            build=_build(environment),
+            local_paths=has_local_paths(session),
+        )
         replace_file(state, msgspec.json.encode(running))
         on_ready(running)
         return _wait(directory, idle_s, stop)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from waypost.pipeline.errors import SparkUnavailable
-from waypost.pipeline.files import LINE_MAX_BYTES, private_files
+from waypost.pipeline.files import LINE_MAX_BYTES, LOCAL_PATHS, private_files
 from waypost.pipeline.spark.cache import archive_path, cache_directory, is_complete
 from waypost.pipeline.spark.executors import ship_packages
 from waypost.pipeline.spark.java import JAVA_VARIABLES, Java, java_options, require_java
@@ -94,6 +94,7 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     pid: int
     build: str
+    local_paths: bool = False
 
 
 class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +192,9 @@ def _join(server: ServerState, environment: MutableMapping[str, str]) -> Iterato
 
     environment[_REMOTE_MODE] = "1"  # by this, functions of PySpark tell which session they serve
     try:
-        yield RemoteSession.builder.channelBuilder(_channel(server)).create()  # type: ignore[misc]
+        session = RemoteSession.builder.channelBuilder(_channel(server)).create()
+        session.conf.set(LOCAL_PATHS, str(server.local_paths).lower())
+        yield session  # type: ignore[misc]
     finally:
         environment.pop(_REMOTE_MODE, None)
 
@@ -230,6 +233,12 @@ def on_this_machine(spark: SparkSession) -> bool:
     return not is_remote() or spark.conf.get(SAME_MACHINE, "") == "true"
 
 
+def has_local_paths(spark: SparkSession) -> bool:
+    """Return whether Spark's default file system is that of this machine."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    return str(hadoop.get("fs.defaultFS", "")).startswith("file:")
+
+
 @contextlib.contextmanager
 def _scratch_directory(
     choice: SparkChoice, environment: Mapping[str, str]
@@ -258,12 +267,14 @@ def _start(
     try:
         # The JVM and Python's workers inherit it.
         with private_files(), _quiet_launch(choice.verbose):
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
+        session.conf.set(LOCAL_PATHS, str(has_local_paths(session)).lower())
     except Exception as problem:
         raise SparkUnavailable(
             f"Spark did not start with master {choice.master}: {_first_line(problem)}"
             " (--spark-log shows Spark's own log)"
         ) from problem
+    return session
 
 
 def _settings(choice: SparkChoice, environment: Mapping[str, str], java: Java) -> dict[str, str]:
