@@ -77,7 +77,7 @@ class Inbox:
     def remove(self, key: str) -> ReplayMessage | None:
         message = self.messages.pop(key, None)
         if message is not None:
-            self.occupancy.remove(message.sender, message.size, message.tier)
+            self.occupancy.remove_all((message,))
         return message
 
     def queue(self, key: str) -> None:
