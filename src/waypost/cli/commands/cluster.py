@@ -5,12 +5,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import msgspec
 import typer
 
 from waypost.cli.help import CommandGroup
 from waypost.cli.options import JsonOption, require_modules
-from waypost.cli.rendering.console import print_json
 from waypost.policy.bounds import partitions_max, replicas_max
 
 if TYPE_CHECKING:
@@ -108,7 +106,7 @@ def status(cluster: Address, nats_monitoring: Monitoring = None, json: JsonOptio
 
     found = _with_cluster(cluster, ask)
     if json:
-        print_json(msgspec.to_builtins(found))
+        _print_json(found)
     else:
         from waypost.cli.rendering.maintenance import print_cluster
 
@@ -187,7 +185,7 @@ def verify(cluster: Address, data_dir: DataDirs = None, json: JsonOption = False
 
     found = _with_cluster(cluster, ask)
     if json:
-        print_json({**msgspec.to_builtins(found), "findings": found.findings})
+        _print_json(found, findings=found.findings)
     else:
         from waypost.cli.rendering.cluster import print_report
 
@@ -256,7 +254,7 @@ def repair(  # noqa: PLR0913 - one parameter per option
 
     done = _with_cluster(cluster, ask)
     if json:
-        print_json({"partitions": msgspec.to_builtins(done or [])})
+        _print_json(partitions=done or [])
     elif done:
         from waypost.cli.rendering.cluster import print_repairs
 
@@ -301,6 +299,15 @@ def _check_sync(urls: list[str] | None) -> None:
 
     for url in ",".join(urls or ()).replace(",", " ").split():
         asyncio.run(check_sync(url))
+
+
+def _print_json(struct: Any = None, **more: Any) -> None:
+    import msgspec
+
+    from waypost.cli.rendering.console import print_json
+
+    fields = {} if struct is None else msgspec.to_builtins(struct)
+    print_json({**fields, **msgspec.to_builtins(more)})
 
 
 def _require() -> None:

@@ -33,6 +33,8 @@ class ReportFinding(msgspec.Struct, frozen=True):
 
 def what_to_look_at(report: ReportData) -> list[ReportFinding]:
     """Return what stands out, the most urgent first; at most `FINDINGS_MAX`."""
+    if report.period is None:
+        return []
     found = [
         *_full_inboxes(report),
         *_breakers(report),
