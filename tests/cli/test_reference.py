@@ -40,6 +40,7 @@ SERVED_ONLY = {
     "ping",
     "request",
     "keys new",
+    "keys relay",
     "agents list",
     "webhooks set",
 }
@@ -85,6 +86,7 @@ def test_the_documented_fields_are_exactly_the_printed_ones(
 def test_the_documented_fields_of_agent_commands_are_the_printed_ones(tmp_path: Path) -> None:
     with serving(tmp_path) as relay:
         user = relay.user()
+        relay_key = user.json("keys", "relay", "--data-dir", str(relay.data))
         keys = user.json("keys", "new", "agent.a")
         user.create_keys("agent.b")
         user("send", "agent.a", "1", "--sender", "agent.b")
@@ -105,5 +107,6 @@ def test_the_documented_fields_of_agent_commands_are_the_printed_ones(tmp_path: 
     assert documented(found["request"])[0] == set(received)
     assert documented(found["send"])[0] == set(rejected)
     assert documented(found["keys new"])[0] == set(keys)
+    assert documented(found["keys relay"])[0] == set(relay_key)
     assert documented(found["webhooks set"])[0] == set(webhook)
     assert set(tested) <= documented(found["webhooks set"])[1]

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
+from nats.js.kv import KeyValue
 
 from tests.eventually import eventually
 from tests.harness.nats_server import NatsServer
@@ -54,6 +56,28 @@ async def test_a_value_reaches_the_other_node(nodes: list[SharedValues]) -> None
     await one.put("rules", b"[]")
     await eventually(lambda: other.get("rules") is not None)
     assert seen == [("config", b"{}")]
+
+
+async def test_values_are_complete_once_they_are_opened(
+    server: NatsServer, nodes: list[SharedValues], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.gather(*(nodes[0].put(f"key{number}", b"{}") for number in range(20)))
+    watch = KeyValue.watchall
+
+    async def watch_with_an_early_end(bucket: KeyValue) -> Any:
+        watcher: Any = await watch(bucket)
+        updates, watcher._updates = watcher._updates, asyncio.Queue()
+        watcher._updates.put_nowait(None)  # as the library does if it is faster than its values
+        while not updates.empty():
+            watcher._updates.put_nowait(updates.get_nowait())
+        return watcher
+
+    monkeypatch.setattr(KeyValue, "watchall", watch_with_an_early_end)
+    client = await nats.connect(server.url)
+    values = await SharedValues.open(client.jetstream(), "test")
+    assert len(values.under("key")) == 20
+    await values.close()
+    await closed(client)
 
 
 async def test_of_two_that_replace_one_value_the_second_fails(nodes: list[SharedValues]) -> None:

@@ -9,7 +9,7 @@ Rule 3  The bucket is as durable as the logs: stored in files, on as many server
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -41,8 +41,9 @@ class SharedValue(NamedTuple):
 class SharedValues:
     """The values of one cluster. Use it on the event loop it was opened on."""
 
-    def __init__(self, bucket: KeyValue) -> None:
+    def __init__(self, bucket: KeyValue, last_revision: Callable[[], Awaitable[int]]) -> None:
         self._bucket = bucket
+        self._last_revision = last_revision
         self._values: dict[str, SharedValue] = {}
         self._listeners: list[tuple[str, OnChange]] = []
         self._loaded = asyncio.Event()
@@ -63,7 +64,12 @@ class SharedValues:
             ) from None
         except (nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError) as problem:
             raise LogUnavailable(f"the cluster {cluster!r} did not answer: {problem}") from None
-        opened = cls(bucket)
+
+        async def last_revision() -> int:
+            state = (await stream.stream_info(f"KV_{bucket_name(cluster)}")).state
+            return int(state.last_seq) if state.messages else 0
+
+        opened = cls(bucket, last_revision)
         opened._task = asyncio.create_task(opened._follow())
         loaded = asyncio.create_task(opened._loaded.wait())
         await asyncio.wait([loaded, opened._task], return_when=asyncio.FIRST_COMPLETED)
@@ -158,12 +164,16 @@ class SharedValues:
     async def _watch(self) -> None:
         """Read all values, then follow changes until it is time to read them again."""
         self._reload.clear()
+        last = await self._last_revision()
         watcher: Any = await self._bucket.watchall()  # its methods are not annotated
         try:
-            seen: set[str] = set()
-            while (entry := await watcher.updates()) is not None:
-                self._take(entry)
-                seen.add(entry.key)
+            seen, newest = set[str](), 0
+            while newest < last:
+                # None should mark the end, but may come before the first value.
+                if (entry := await watcher.updates()) is not None:
+                    self._take(entry)
+                    seen.add(entry.key)
+                    newest = entry.revision or 0
             for key in self._values.keys() - seen:
                 self._learn(key, None)
             self._loaded.set()

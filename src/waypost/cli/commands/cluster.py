@@ -249,7 +249,6 @@ def repair(  # noqa: PLR0913 - one parameter per option
         node = await _node_of(data_dir, name, values, may_adopt=refill)
         numbers = partition or range(layout.partitions)
         _check_partitions(numbers, layout.partitions)
-
         return await repair_all(Repairer(client, layout, data_dir, node, options), numbers, confirm)
 
     done = _with_cluster(cluster, ask)
