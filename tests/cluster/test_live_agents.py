@@ -7,12 +7,14 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.cluster.cluster_processes import ClusterProcesses, running_cluster
 from tests.eventually import eventually
 from waypost.client import Agent, ClientOptions, Identity, connect
 from waypost.client.http import HttpClient
+from waypost.cluster.live_agents import CarriedSignal
 from waypost.cluster.streams import connect as connect_servers
 from waypost.cluster.streams import disconnect
 from waypost.policy.partitions import partition_of
@@ -22,6 +24,7 @@ from waypost.wire.payloads import Signal, SignalType
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 OPTIONS = ClientOptions(connect_timeout_s=60.0)
 PARTITIONS = 2
+SIGNALS_PER_PAIR_MAX = 50
 
 
 def subject_in(partition: int) -> str:
@@ -58,15 +61,22 @@ async def test_a_signal_reaches_an_agent_at_another_node_and_its_presence_is_kno
             return (here, "on") in got
 
         await eventually(is_received, "a signal", timeout_s=60)
-        await _flood(cluster)
+        await _flood(cluster, there)
+        await eventually(lambda: ("agent.flooding", "on") in got, "a carried signal", timeout_s=60)
         shown = await asyncio.to_thread(_directory, cluster, Identity.new("agent.viewer"))
         assert {here: True, there: True}.items() <= shown.items()
-        assert not [one for one in got if one[0] != here]
+        assert {one for one, _ in got} == {here, "agent.flooding"}
+        assert got.count(("agent.flooding", "on")) <= SIGNALS_PER_PAIR_MAX
 
 
-async def _flood(cluster: ClusterProcesses) -> None:
-    """Publish what no node sends: a partition drops it and stays."""
+async def _flood(cluster: ClusterProcesses, subject: str) -> None:
+    """Publish what no node sends, malformed or too often: a partition drops it and stays."""
     client = await connect_servers(cluster.server_urls)
+    now = datetime.now(UTC)
+    typing = Signal(type=SignalType.TYPING, state="on", endpoint_subject=subject, timestamp=now)
+    carried = msgspec.json.encode(CarriedSignal("agent.flooding", subject, typing))
+    for _ in range(10 * SIGNALS_PER_PAIR_MAX):
+        await client.publish("waypost.tests.1.signal", carried)
     for data in (b"", b"{", b"[" * 10_000, b'{"sender":"agent.x","subject":"a..b","signal":{}}'):
         for name in ("signal", "presence", "decide"):
             await client.publish(f"waypost.tests.1.{name}", data)
