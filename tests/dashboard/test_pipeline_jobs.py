@@ -43,7 +43,7 @@ def test_a_report_is_created_and_a_change_of_settings_is_tried_on_history(
     replay.click()
     outcome = "Under these settings, of 5 messages, 3 would have been decided differently."
     expect(page.get_by_text(outcome)).to_be_visible(timeout=JOB_MS)
-    expect(page.get_by_role("row", name="accepted rate limit 3")).to_be_visible()
+    expect(page.get_by_role("row", name="stored rate limit 3")).to_be_visible()
     assert served_relay.ask("GET", "/v1/config")["config"] == {}  # nothing was saved
 
 
