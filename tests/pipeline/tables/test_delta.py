@@ -70,7 +70,7 @@ def test_the_lines_on_the_page_read_a_table(
     monkeypatch.chdir(Path(by_hand.lake.path).parent)
     page = PAGE.read_text()
     wanted = {row.sender for row in by_hand.lake.read(senders.NAME, senders.SCHEMA).collect()}
-    lines = re.findall(r"^\| [^|]* \| `([a-z]+\..+)` \|$", page, re.MULTILINE)
+    lines = re.findall(r"^\| [^|]* \| `((?:polars|deltalake|duckdb)\..+)` \|$", page, re.MULTILINE)
     [scan, frame, relation] = [
         eval(line, {"deltalake": deltalake, "duckdb": duckdb, "polars": polars}) for line in lines
     ]
