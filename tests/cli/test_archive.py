@@ -344,7 +344,11 @@ def test_the_command_reads_a_data_directory_and_leaves_it_as_it_is(
 @pytest.mark.parametrize(
     ("arguments", "exits", "text"),
     [
-        (["--public-key", "nonsense", "ARCHIVE"], 2, "base64url"),
+        (
+            ["--public-key", "nonsense", "ARCHIVE"],
+            2,
+            "neither the public key of a relay nor a file with one",
+        ),
         (["--public-key", "KEY", "--repair"], 2, "--repair changes a journal"),
         (["--since", "2026-11-01"], 2, "give the relay's --public-key"),
         (["--public-key", "KEY", "/"], 1, "has no journal segments"),
