@@ -252,6 +252,22 @@ async def test_a_rejection_is_not_turned_into_a_delivery_by_a_late_copy(tmp_path
         assert await received(cluster, B) == []
 
 
+async def test_a_late_copy_of_an_earlier_attempt_does_not_undo_a_later_rejection(
+    tmp_path: Path,
+) -> None:
+    qos = QosConfig(enabled=True, tier1=TierLimits(1, 10_000))
+    async with cluster_of_three(tmp_path, qos=qos) as cluster:
+        cluster.relay(B).register_endpoint(B)
+        await send(cluster, A, B)
+        cluster.carrier.fault = lambda origin, partition: "late"
+        assert (await send(cluster, A, B, message_id="m")).delivered_to == 0
+        cluster.carrier.fault = lambda origin, partition: ""
+        assert (await send(cluster, A, B, message_id="m")).delivered_to == 0  # a retry, rejected
+        assert len(await received(cluster, B)) == 1  # there is room now
+        await cluster.carrier.deliver_copies()
+        assert await received(cluster, B) == []
+
+
 async def test_a_forwarded_id_is_remembered_until_it_cannot_come_again(tmp_path: Path) -> None:
     week_ms = 7 * 86_400_000
     async with cluster_of_three(tmp_path, default_ttl_ms=week_ms) as cluster:
