@@ -41,11 +41,11 @@ class TestNode:
         self._url = f"nats://127.0.0.1:{listener.getsockname()[1]}"
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, cluster: str) -> None:
+    async def start(self, cluster: str, timeout_s: float = 2.0, lease_s: float = LEASE_S) -> None:
         await self._proxy.open()
         self._client = await connect([self._url])
-        self.log = await open_log(self._client, cluster, 0, replicas=1, timeout_s=2.0)
-        lease = await open_lease(self._client, cluster, 0, self.name, lease_s=LEASE_S, replicas=1)
+        self.log = await open_log(self._client, cluster, 0, replicas=1, timeout_s=timeout_s)
+        lease = await open_lease(self._client, cluster, 0, self.name, lease_s=lease_s, replicas=1)
         self.partition = PartitionRunner(
             self.directory,
             self.log,
@@ -169,7 +169,7 @@ async def test_a_server_that_restarts_delays_a_publish_and_loses_none(
     client = await connect([server.url])
     await create_stream(client, "restart", 0, replicas=1)
     node = TestNode("only", tmp_path, server)
-    await node.start("restart")
+    await node.start("restart", timeout_s=10.0, lease_s=60.0)  # a busy server takes long
     try:
         await node.owns()
         node.relay.register_endpoint("team.a")
@@ -177,7 +177,7 @@ async def test_a_server_that_restarts_delays_a_publish_and_loses_none(
         server.kill()
         publishing = asyncio.ensure_future(send(node.relay, "during"))
         await event_loop_turns()
-        server.start()
+        await asyncio.to_thread(server.start)
         await publishing
         assert [one.payload for one in await node.relay.lease("team.a")] == ["before", "during"]
     finally:

@@ -20,6 +20,7 @@ EXTRAS = {
     "mcp": {"mcp", "uvicorn"},
     "spark": {"pyspark", "pyarrow", "pandas", "numpy"},
     "lake": {"deltalake", "pyspark", "pyarrow"},
+    "cluster": {"nats-py", "uvicorn", "starlette"},
 }
 
 
@@ -77,7 +78,7 @@ def test_an_extra_requires_its_packages(distribution: Distribution, extra: str) 
     assert EXTRAS[extra] <= asked_for(distribution, extra)
 
 
-@pytest.mark.parametrize("extra", ["server", "mcp", "spark", "lake"])
+@pytest.mark.parametrize("extra", ["server", "mcp", "spark", "lake", "cluster"])
 def test_extras_with_commands_include_the_command_line(
     distribution: Distribution, extra: str
 ) -> None:

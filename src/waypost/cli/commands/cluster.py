@@ -310,7 +310,7 @@ def _print_json(struct: Any = None, **more: Any) -> None:
 
 
 def _require() -> None:
-    require_modules("'waypost cluster'", ("nats", "starlette", "uvicorn"), "server,cluster")
+    require_modules("'waypost cluster'", ("nats", "starlette", "uvicorn"), "cluster")
 
 
 def _with_cluster(text: str, ask: Callable[[Any, str, "SharedValues"], Awaitable[T]]) -> T:

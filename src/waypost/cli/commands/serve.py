@@ -298,7 +298,7 @@ def _node(
         return None
     if node is None or advertise is None:
         raise InvalidInput("--cluster needs --node NAME and --advertise URL")
-    require_modules("'waypost serve --cluster'", ("nats",), "server,cluster")
+    require_modules("'waypost serve --cluster'", ("nats",), "cluster")
     from waypost.cluster.address import ClusterOptions
 
     return ClusterOptions(
