@@ -20,11 +20,21 @@ LOST_SEAL = 1179
 """The log lost a record that only seals: its node went on in the next segment."""
 SEALED_BEFORE_UNCONFIRMED = 1441
 """The log sealed a segment in which a follower had an unconfirmed batch."""
+SEALED_WHEN_APPENDED_AGAIN = 7631
+"""The log lost its last record and got it again, sealed, at the position that a follower had."""
 EXPIRED_BEFORE_ACK = 1931
 """Messages expired while their lease waited for the log, so that the acknowledgement found none."""
 
 
-@pytest.mark.parametrize("seed", [LOST_SEAL, SEALED_BEFORE_UNCONFIRMED, EXPIRED_BEFORE_ACK])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        LOST_SEAL,
+        SEALED_BEFORE_UNCONFIRMED,
+        SEALED_WHEN_APPENDED_AGAIN,
+        EXPIRED_BEFORE_ACK,
+    ],
+)
 def test_a_seed_that_failed_once_holds(seed: int) -> None:
     run_seed(seed)
 

@@ -187,6 +187,10 @@ class Follower:
         """Make the segments hold a record of the log at its place."""
         header = entry.record.header
         begin = End(header.segment, header.offset)
+        if self.hash is not None and begin == (self._seq + 1, 0) != self._place:
+            # A log that lost its end may have got the last record again, and sealed this time.
+            seal = _seal_only(self._place, self.hash, header.epoch, header.node)
+            await self._put(Entry(self.position, seal))
         if begin > self._local.end:
             raise LogUnusable(
                 f"the replicated log begins with segment {header.segment}, and {self._data.root}"
