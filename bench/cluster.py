@@ -304,6 +304,7 @@ BENCHMARK = Benchmark(
     tables,
     ("--runs", "2", "--seconds", "0.2", "--warm-up", "50", "--idle", "2", "--partitions", "1,16"),
     add_options,
+    in_quick_run=False,
 )
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ def no_options(parser: argparse.ArgumentParser) -> None:
 class Benchmark:
     """One measure: how to take it, and how to show it.
 
-    `quick` are the arguments of a small version.
+    `quick` are the arguments of a small version. One that starts for longer than it measures is
+    not `in_quick_run`: a quick run of everything leaves it out unless it is named.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Benchmark:
     tables: "Callable[[Found], list[Table]]"
     quick: Sequence[str]
     add_options: Callable[[argparse.ArgumentParser], None] = no_options
+    in_quick_run: bool = True
 
     def options(self, arguments: Sequence[str], *, quick: bool = False) -> argparse.Namespace:
         """Parse the arguments of this benchmark alone."""

@@ -170,7 +170,13 @@ _COLUMNS = (
 )
 
 BENCHMARK = Benchmark(
-    "stream", __doc__, measure, tables, ("--minutes", "0.5", "--rate", "1000"), add_options
+    "stream",
+    __doc__,
+    measure,
+    tables,
+    ("--minutes", "0.5", "--rate", "1000"),
+    add_options,
+    in_quick_run=False,
 )
 
 if __name__ == "__main__":

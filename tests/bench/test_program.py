@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench import __main__ as whole_run
 from bench import program, report
 from bench.peers import PeerError
 from bench.program import Benchmark, Found, Log
@@ -88,3 +89,11 @@ def test_own_arguments_override_those_of_a_quick_run() -> None:
 @pytest.mark.parametrize("one", BENCHMARKS, ids=lambda one: one.name)
 def test_a_quick_run_is_smaller_than_a_full_one(one: Benchmark) -> None:
     assert vars(one.options([], quick=True)) != vars(one.options([]))
+
+
+def test_a_quick_run_leaves_out_what_starts_for_longer_than_it_measures() -> None:
+    everything = [one.name for one in BENCHMARKS]
+    assert whole_run.parse([]).only == everything
+    left_out = set(everything) - set(whole_run.parse(["--quick"]).only)
+    assert left_out == {"cluster", "stream"}
+    assert whole_run.parse(["--quick", "--only", "cluster"]).only == ["cluster"]
