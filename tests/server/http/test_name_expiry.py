@@ -1,5 +1,6 @@
 """Names that were never used expire; used ones never do. Tokens follow the relay's own clock."""
 
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -190,6 +191,28 @@ async def test_a_token_does_not_live_longer_after_a_restart_with_a_clock_set_bac
     assert authenticator.subject_of_token(second) == "agent.web"
     clock.advance_ms(60_000)
     assert authenticator.subject_of_token(second) is None
+
+
+async def test_a_token_does_not_live_longer_after_a_crash_with_a_clock_set_back(
+    launcher: ServerLauncher, clock: ManualClock, tmp_path: Path
+) -> None:
+    web = Identity.new("agent.web")
+    server = await launcher.open()
+    first = prove(server.context, web)
+    server.context.mailboxes.open_for("agent.web")
+    await server.context.relay.publish("agent.web", None, sender="agent.web")  # the newest event
+    clock.advance_ms(60_000)
+    second = prove(server.context, web)
+    left_by_crash = tmp_path / "left-by-crash"  # without the signature of an orderly close
+    shutil.copytree(launcher.data, left_by_crash)
+    clock.now_us -= HOUR_US
+    restarted = ServerLauncher(left_by_crash, clock)
+    authenticator = (await restarted.open()).context.authenticator
+    assert authenticator.subject_of_token(first) == "agent.web"
+    assert authenticator.subject_of_token(second) is None  # it was issued in the future
+    clock.advance_ms(15 * 60_000 + 1)
+    assert authenticator.subject_of_token(first) is None
+    await restarted.close()
 
 
 def prove(context: ServerContext, identity: Identity) -> str:
