@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-from bench.pipeline.columns import BUDGET, DEFAULTS, LINE, VIA
+from bench.pipeline.columns import BUDGET, DEFAULTS, LINE
 
 _FASTER = Path(__file__).parent / "queries"
 _ORACLES = Path(__file__).parents[2] / "tests/pipeline/tables/queries"
@@ -25,6 +25,7 @@ TABLES = (
     "inboxes",
     "latency",
     "dead_letters",
+    "threads",
 )
 _TYPES = {
     "string": "VARCHAR",
@@ -38,7 +39,8 @@ _TYPES = {
 def ingest(data: str, out: str, relays: list[str]) -> dict[str, int]:
     """Write the events of a journal once for each of `relays`; return their number."""
     copies = " UNION ALL ".join(_events(data, relay) for relay in relays)
-    written = _connect(out).execute(f"COPY ({copies}) {_to(f'{out}/events')}").fetchone()
+    to = _to(f"{out}/events", ", WRITE_PARTITION_COLUMNS true")
+    written = _connect(out).execute(f"COPY ({copies}) {to}").fetchone()
     assert written is not None
     return {"events": written[0]}
 
@@ -67,8 +69,8 @@ def _connect(out: str) -> duckdb.DuckDBPyConnection:
     return base
 
 
-def _to(directory: str) -> str:
-    return f"TO '{directory}' (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (day))"
+def _to(directory: str, more: str = "") -> str:
+    return f"TO '{directory}' (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (day){more})"
 
 
 def _query(table: str) -> str:
@@ -97,7 +99,7 @@ def _events(data: str, relay: str) -> str:
 def _columns() -> Iterator[str]:
     """Return the columns of an event, with defaults for omitted fields."""
     for name in LINE:
-        cases = VIA if name == "via" else (DEFAULTS[name],) if name in DEFAULTS else ()
+        cases = DEFAULTS.get(name, ())
         whens = " ".join(f"WHEN kind IN {_list(one.kinds)} THEN {one.value!r}" for one in cases)
         column = f'coalesce("{name}", CASE {whens} END)' if whens else f'"{name}"'
         yield f'{column} AS "{name}"'

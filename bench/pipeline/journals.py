@@ -50,7 +50,7 @@ class _Line(msgspec.Struct):
 
 def make_traffic(data: Path, size: int) -> Journal:
     """Simulate all kinds of traffic in about `size` events, at most about a million."""
-    messages = min(MESSAGES_MAX, size // 3)
+    messages = min(MESSAGES_MAX, size * 2 // 5)
     agents = max(_AGENTS_MIN, min(_AGENTS_MAX, messages // 500))
     simulate(SimulationOptions(messages=messages, out=data, agents=agents, seed=7, days=DAYS))
     return describe(data)

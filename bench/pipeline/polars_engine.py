@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from bench.pipeline import polars_messages, polars_tables
-from bench.pipeline.columns import BUDGET, DEFAULTS, LINE, TRANSITIONS, VIA
+from bench.pipeline.columns import BUDGET, DEFAULTS, LINE, TRANSITIONS
 
 TABLES = (
     "messages",
@@ -18,6 +18,7 @@ TABLES = (
     "inboxes",
     "latency",
     "dead_letters",
+    "threads",
 )
 _TYPES: dict[str, pl.DataType] = {
     "string": pl.String(),
@@ -65,6 +66,7 @@ def build(lake: str, out: str) -> dict[str, int]:
         "traffic": polars_tables.traffic(arrivals, transitions),
         "pairs": polars_tables.pairs(arrivals),
         "pressure": polars_tables.pressure(arrivals),
+        "threads": polars_tables.threads(arrivals),
     }
     _write(first, out)
     messages, pairs, pressure = (
@@ -101,9 +103,9 @@ def _count(directory: str) -> int:
 def _columns() -> Iterator[pl.Expr]:
     """Return the columns of an event, with defaults for omitted fields."""
     for name in LINE:
-        cases = VIA if name == "via" else (DEFAULTS[name],) if name in DEFAULTS else ()
         defaults = [
-            pl.when(pl.col("kind").is_in(one.kinds)).then(pl.lit(one.value)) for one in cases
+            pl.when(pl.col("kind").is_in(one.kinds)).then(pl.lit(one.value))
+            for one in DEFAULTS.get(name, ())
         ]
         yield pl.coalesce(pl.col(name), *defaults).alias(name) if defaults else pl.col(name)
     for name in BUDGET:

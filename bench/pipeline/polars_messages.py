@@ -8,7 +8,10 @@ import polars as pl
 
 KEY = ["relay", "endpoint", "id"]
 _TURN = [*KEY, "turn"]
-_CODES = {"leased": 1, "acked": 2, "returned": 3, "failed": 4, "evicted": 4, "redriven": 7}
+_CODES = {
+    **{"leased": 1, "acked": 2, "returned": 3, "redriven": 3, "queued": 3},
+    **{"failed": 4, "evicted": 4, "cancelled": 7},
+}
 _EXPIRED, _PURGED = 5, 6
 _STATES = {
     1: "leased",
@@ -17,7 +20,7 @@ _STATES = {
     4: "dead",
     _EXPIRED: "expired",
     _PURGED: "purged",
-    7: "pending",
+    7: "cancelled",
 }
 _COLUMNS = (
     "day",
@@ -31,11 +34,14 @@ _COLUMNS = (
     "parts",
     "reply_to",
     "parent",
+    "thread",
+    "answer",
     "size",
     "hop_count",
     "tier",
     "depth",
     "arrived_at",
+    "due_at",
     "first_leased_at",
     "finished_at",
     "state",
@@ -54,7 +60,8 @@ def messages(arrivals: pl.LazyFrame, transitions: pl.LazyFrame) -> pl.LazyFrame:
     """Return one row for each message in each mailbox."""
     rejected = pl.col("kind") == "rejected"
     stored = ~rejected & (pl.col("endpoint") != "")
-    stored_arrivals = arrivals.filter(stored | (rejected & (pl.col("reason") == "budget_exceeded")))
+    dead = rejected & (pl.col("reason") == "budget_exceeded") & pl.col("kept")
+    stored_arrivals = arrivals.filter(stored | dead)
     repeated = _repeated(stored_arrivals)
     ids = repeated.select(KEY).unique()
     events = pl.concat(
@@ -117,7 +124,7 @@ def _sums(events: pl.LazyFrame) -> pl.LazyFrame:
         at_us.max().alias("last_us"),
         at_us.filter(kind == "leased").min().alias("leased_us"),
         at_us.filter(_died()).max().alias("died_us"),
-        (kind == "leased").sum().alias("attempts"),
+        ((kind == "leased") & ~pl.col("extended")).sum().alias("attempts"),
         (kind == "returned").sum().alias("returns"),
         (kind == "redriven").sum().alias("redrives"),
     )
@@ -142,23 +149,35 @@ def _with_outcome(messages: pl.LazyFrame) -> pl.LazyFrame:
         pl.coalesce("died_us", pl.when(rejected).then(at_us)).alias("died_us"),
         pl.coalesce("death", pl.when(rejected).then("detail")).alias("died_of"),
     )
-    gone = pl.col("forgotten_us").is_not_null()
-    state = pl.when(gone).then(pl.lit("purged")).otherwise("last_state")
+    gone, due_us = pl.col("forgotten_us").is_not_null(), pl.col("due_us")
+    waits = (pl.col("last_state") == "pending") & (
+        due_us // 1000 > pl.coalesce("last_us", at_us) // 1000
+    )
+    state = (
+        pl.when(gone)
+        .then(pl.lit("purged"))
+        .when(waits)
+        .then(pl.lit("scheduled"))
+        .otherwise("last_state")
+    )
+    ready_us = pl.max_horizontal(at_us, due_us)
     known = known.with_columns(
         state.alias("state"), pl.coalesce("forgotten_us", "last_us", at_us).alias("left_us")
     )
-    finished = ~pl.col("state").is_in(["pending", "leased"])
+    finished = ~pl.col("state").is_in(["scheduled", "pending", "leased"])
     reason = pl.when(pl.col("state") == "expired").then("end")
     return known.with_columns(
+        pl.when(pl.col("thread") == "").then("id").otherwise("thread").alias("thread"),
         _at(at_us).alias("arrived_at"),
+        pl.when(due_us > 0).then(_at(due_us)).alias("due_at"),
         _at(pl.col("leased_us")).alias("first_leased_at"),
         pl.when(finished).then(_at(pl.col("left_us"))).alias("finished_at"),
         reason.when(pl.col("state").is_in(["dead", "purged"])).then("died_of").alias("reason"),
         _at(pl.col("died_us")).alias("died_at"),
         pl.col("attempts", "returns", "redrives").fill_null(0).cast(pl.Int64),
-        ((pl.col("leased_us") - at_us) / 1000).alias("wait_ms"),
+        ((pl.col("leased_us") - ready_us) / 1000).alias("wait_ms"),
         pl.when(pl.col("state") == "acked")
-        .then((pl.col("left_us") - at_us) / 1000)
+        .then((pl.col("left_us") - ready_us) / 1000)
         .alias("total_ms"),
     ).select(_COLUMNS)
 

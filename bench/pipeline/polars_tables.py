@@ -41,7 +41,7 @@ def rejections(arrivals: pl.LazyFrame) -> pl.LazyFrame:
     return arrivals.filter(_REJECTED).select(
         "day", "relay", "seq", pl.from_epoch("at_us", time_unit="us").alias("at"),
         "id", "sender", "subject", "endpoint", "reason", "detail", "count", "tier",
-        "retry_after_ms",
+        "retry_after_ms", "kept",
     )  # fmt: skip
 
 
@@ -172,7 +172,8 @@ def dead_letters(messages: pl.LazyFrame) -> pl.LazyFrame:
     """Return one row for each mailbox and reason."""
     died = messages.filter(pl.col("died_at").is_not_null())
     state = pl.col("state")
-    return died.group_by(*_INBOX, pl.col("died_of").alias("reason")).agg(
+    reason = pl.col("died_of").str.split(": ").list.first().alias("reason")
+    return died.group_by(*_INBOX, reason).agg(
         pl.len().alias("letters"),
         pl.col("sender").n_unique().alias("senders"),
         (pl.col("redrives") > 0).sum().alias("redriven"),
@@ -180,6 +181,40 @@ def dead_letters(messages: pl.LazyFrame) -> pl.LazyFrame:
         (state == "dead").sum().alias("waiting"),
         pl.col("died_at").min().alias("first_at"),
         pl.col("died_at").max().alias("last_at"),
+    )
+
+
+def threads(arrivals: pl.LazyFrame) -> pl.LazyFrame:
+    """Return one row for each conversation of several messages."""
+    group = ["day", "relay", "thread"]
+    named = arrivals.with_columns(
+        pl.when(pl.col("thread") == "").then("id").otherwise("thread").alias("thread")
+    )
+    followed = named.filter(pl.col("parent").is_not_null()).select(group).unique()
+    calls, exhausted = pl.col("call_budget_remaining"), pl.col("reason") == "budget_exceeded"
+    return (
+        named.join(followed, on=group, how="semi")
+        .group_by(group)
+        .agg(
+            _N.sum().alias("messages"),
+            pl.col("answer").sum().alias("answers"),
+            _N.filter(_REJECTED).sum().alias("rejected"),
+            (_REJECTED & exhausted & (calls <= 0)).sum().alias("exhausted"),
+            pl.col("sender").unique().alias("writers"),
+            pl.col("endpoint").unique().alias("readers"),
+            calls.min().alias("calls_left"),
+            pl.col("hop_count").max().alias("hops_max"),
+            pl.from_epoch(pl.col("at_us").min(), time_unit="us").alias("first_at"),
+            pl.from_epoch(pl.col("at_us").max(), time_unit="us").alias("last_at"),
+        )
+        .with_columns(
+            pl.col("writers")
+            .list.set_union("readers")
+            .list.set_difference([""])
+            .list.sort()
+            .alias("participants")
+        )
+        .drop("writers", "readers")
     )
 
 

@@ -12,7 +12,7 @@ for as many events: `seq` is the number of the last one. `split` returns them on
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -368,6 +368,18 @@ def split(event: SomeEvent) -> Iterator[SomeEvent]:
             yield msgspec.structs.replace(event, seq=seq, id=one, ids=())
     else:
         yield event
+
+
+def omitted_defaults() -> list[tuple[str, tuple[str, ...], str | int]]:
+    """Return the values that lines omit: field, the kinds of events that have it, its default."""
+    by_value: dict[tuple[str, type, str | int], list[str]] = {}
+    for kind in get_args(AnyEvent):
+        tag = str(kind.__struct_config__.tag)
+        for field in msgspec.structs.fields(kind):
+            if isinstance(field.default, str | int):
+                value = str(field.default) if isinstance(field.default, str) else field.default
+                by_value.setdefault((field.name, type(value), value), []).append(tag)
+    return [(name, tuple(tags), value) for (name, _, value), tags in by_value.items()]
 
 
 encode_event = msgspec.json.Encoder().encode

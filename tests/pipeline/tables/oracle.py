@@ -28,8 +28,13 @@ class Oracle:
 
     def rows(self, table: str, schema: StructType) -> Rows:
         """Return a table's rows in any order, times in µs."""
-        columns = (_plain_sql(field.name, field.dataType) for field in schema)
-        return self._base.execute(f"SELECT {', '.join(columns)} FROM ({_query(table)})").fetchall()
+        return self._base.execute(plain_query(schema, _query(table))).fetchall()
+
+
+def plain_query(schema: StructType, query: str) -> str:
+    """Return a query in DuckDB's SQL with the columns of `schema`, times in µs."""
+    columns = (_plain_sql(field.name, field.dataType) for field in schema)
+    return f"SELECT {', '.join(columns)} FROM ({query})"
 
 
 def spark_rows(table: DataFrame) -> Rows:

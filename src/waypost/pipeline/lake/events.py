@@ -5,14 +5,11 @@ its default is filled in here, as `wire.events` defines it, so that no table has
 Payloads are in neither: the parser skips them.
 """
 
-from typing import get_args
-
-import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.schemas import columns
-from waypost.wire.events import AnyEvent
+from waypost.wire.events import omitted_defaults
 
 CORRUPT = "corrupt_line"
 
@@ -81,22 +78,11 @@ TRANSITIONS = (
 )
 
 
-def _defaults() -> list[tuple[str, tuple[str, ...], object]]:
-    by_value: dict[tuple[str, type, object], list[str]] = {}
-    for kind in get_args(AnyEvent):
-        tag = str(kind.__struct_config__.tag)
-        for field in msgspec.structs.fields(kind):
-            if isinstance(field.default, str | int):
-                value = str(field.default) if isinstance(field.default, str) else field.default
-                by_value.setdefault((field.name, type(value), value), []).append(tag)
-    return [
-        (name, tuple(tags), value)
-        for (name, _, value), tags in by_value.items()
-        if name in EVENTS.fieldNames() and name != "seq"
-    ]
-
-
-DEFAULTS = _defaults()
+DEFAULTS = [
+    (name, kinds, value)
+    for name, kinds, value in omitted_defaults()
+    if name in EVENTS.fieldNames() and name != "seq"
+]
 """Values that lines omit: column, the kinds of events that have it, and its default."""
 
 

@@ -13,7 +13,7 @@ WITH boxes AS (
         max(if(depth_max > 0, least(depth / depth_max, 1.0), 0.0)) AS pressure_peak
     FROM line
     WHERE endpoint <> '' AND kind IN ('accepted', 'rejected', 'leased', 'acked', 'returned',
-        'failed', 'expired', 'evicted', 'redriven')
+        'failed', 'expired', 'evicted', 'redriven', 'queued', 'cancelled')
     GROUP BY ALL
 )
 SELECT boxes.*,
