@@ -32,6 +32,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="JOB,JOB",
         help=f"run only these: {', '.join(JOBS)}",
     )
+    parser.add_argument(
+        "--alone",
+        action="store_true",
+        help="ingest and build with Waypost only, at sizes that the other engines do not hold",
+    )
 
 
 async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found:
@@ -66,7 +71,7 @@ def _jobs(text: str) -> tuple[str, ...]:
 
 def _run(options: argparse.Namespace, scratch: Path, log: Log, figures: list[Figure]) -> None:
     """Run the chosen jobs, and add each result to `figures` as soon as it is there."""
-    bench = Bench(scratch, options.events, log)
+    bench = Bench(scratch, options.events, log, alone=options.alone)
     jobs = {"ingest": bench.ingest, "build": bench.build}
     jobs |= {"backtest": bench.backtest, "run": bench.run}
     chosen = [job for name, job in jobs.items() if name in options.only]

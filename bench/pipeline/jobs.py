@@ -37,10 +37,13 @@ Log = Callable[[str], None]
 class Bench:
     """All measurements. Their files are in one directory."""
 
-    def __init__(self, scratch: Path, sizes: Sequence[int], log: Log) -> None:
+    def __init__(
+        self, scratch: Path, sizes: Sequence[int], log: Log, *, alone: bool = False
+    ) -> None:
         self._scratch = scratch
         self._sizes = sorted(sizes)
         self._log = log
+        self._peers = [WAYPOST] if alone else list(_ENGINES)
         self._lakes: dict[int, Path] = {}
 
     def make_traffic(self) -> Journal:
@@ -190,7 +193,7 @@ class Bench:
 
     def _turns(self, size: int, what: str, run: Callable[[str], Figure]) -> Iterator[Figure]:
         """Run the engines in turns. A failure is a result, except that of Waypost."""
-        runs: dict[str, list[Figure]] = {peer: [] for peer in _ENGINES}
+        runs: dict[str, list[Figure]] = {peer: [] for peer in self._peers}
         for _ in range(self._runs(size)):
             for peer, own in runs.items():
                 if any(one.failure for one in own):
