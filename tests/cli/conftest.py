@@ -92,7 +92,7 @@ def in_use(data: Path) -> Iterator[Path]:
     assert owner.stdout is not None
     assert owner.stdout.readline() == "ready\n"
     yield data
-    owner.communicate(timeout=30)
+    owner.communicate(timeout=60)
     assert owner.returncode == 0
 
 

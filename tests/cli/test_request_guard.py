@@ -50,7 +50,7 @@ def echoing(relay: ServeProcess, key: Path) -> Iterator[None]:
 
     thread = threading.Thread(target=lambda: asyncio.run(act()), daemon=True)
     thread.start()
-    assert connected.wait(30)
+    assert connected.wait(60)
     try:
         yield
     finally:

@@ -132,7 +132,7 @@ def test_the_served_relay_of_the_readme_works(tmp_path: Path) -> None:
         )
     finally:
         first.terminate()
-        first.communicate(timeout=30)
+        first.communicate(timeout=60)
     assert (first.returncode, second.returncode) == (0, 0), second.stderr
     lines = re.sub(r"\b01[0-9A-Z]{24}\b", "ID", second.stdout).splitlines()
     expected = re.sub(r"\b01[0-9A-Z]{24}\b", "ID", printed).splitlines()
