@@ -1,5 +1,6 @@
 """Settings of Hypothesis and Java for all tests, the selection of `--quick`, and the order."""
 
+import gc
 import os
 import signal
 import sys
@@ -51,6 +52,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run only tests that need no Spark, no browser and no other process",
     )
+
+
+def pytest_collection_finish() -> None:
+    # All tests and all that they import, which every full collection would walk through again.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
