@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli.command_tree import CliRunner
 from waypost.cli.app import app
 
 SOURCE = str(Path(__file__).parents[2] / "src")
