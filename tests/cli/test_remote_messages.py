@@ -330,7 +330,7 @@ def test_a_request_prints_its_reply_whatever_else_is_stored(
     answering.start()
     assert connected.wait(60)
     result = user("request", asked, '{"numbers": [1, 2]}', "--sender", asker)
-    answering.join(30)
+    answering.join(60)
     assert result.stdout == '{"total":3}\n'
     left = relay.operator().json("endpoints")["endpoints"]
     assert [one["pending"] for one in left if one["subject"] == asker] == [stored]
@@ -352,7 +352,7 @@ def test_a_request_whose_recipient_fails_prints_the_error_at_once(
     assert connected.wait(60)
     request = ("request", "agent.s22.sum", "1", "--sender", "agent.s22.web", "--timeout", "300")
     result = user(*request, exits=1)
-    failing.join(30)
+    failing.join(60)
     assert result.stderr == "waypost: agent.s22.sum failed: no numbers\n"
     assert result.stdout == ""
 

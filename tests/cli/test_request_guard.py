@@ -55,7 +55,7 @@ def echoing(relay: ServeProcess, key: Path) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(60)
 
 
 def test_several_payloads_are_requests_one_after_another(relay: ServeProcess, home: Path) -> None:

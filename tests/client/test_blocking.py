@@ -209,7 +209,7 @@ async def test_closing_wakes_a_call_in_another_thread(relay: ListeningRelay) -> 
             reader = threading.Thread(target=lambda: seen.extend(ann))
             reader.start()
             ann.close()
-            reader.join(5)
+            reader.join(60)
             assert not reader.is_alive()
             with pytest.raises(AgentClosed):
                 ann.send("agent.bob", 1)

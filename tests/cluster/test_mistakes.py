@@ -20,7 +20,7 @@ from tests.harness.nats_server import NatsServer
 from waypost.cluster.streams import connect, disconnect, stream_name
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-ENDS_WITHIN_S = 40
+ENDS_WITHIN_S = 60
 NUMBERS = itertools.count()
 
 
