@@ -1,4 +1,4 @@
-"""Ports for servers that have to be told one, also in tests: a port to listen on later.
+"""Ports for servers that need a number, also in tests: to choose first, and to listen on later.
 
 They are outside the range from which the system takes the ports of outgoing connections and of
 servers that listen on port 0. Inside it, a connection of any program may get the port before the
@@ -15,7 +15,7 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, and that this process was not given before."""
+    """Return a port without a listener, another one for each call of this process."""
     while True:
         port = _choose(FIRST, LAST)
         if port not in _given and _is_free(port):
@@ -24,7 +24,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different ports that nobody listens on."""
+    """Return different ports without a listener."""
     return [free_port() for _ in range(count)]
 
 

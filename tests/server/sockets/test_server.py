@@ -1,4 +1,4 @@
-"""A server stops when it is told to, not when it looks whether it should."""
+"""A signal stops a server at once, not when it looks around the next time."""
 
 import asyncio
 import os

@@ -1,8 +1,8 @@
 """uvicorn's server with its own sockets, which stops at once.
 
 Rule 1  It accepts connections with an `Acceptor`, and ends those past their deadline every second.
-Rule 2  It stops when it is told to, and when nothing is left to wait for. uvicorn looks at both
-        ten times a second, which keeps an idle process busy and delays its end.
+Rule 2  A signal wakes it, and it ends with its last request. uvicorn looks for both ten times a
+        second, which keeps an idle process busy and delays its end.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class ListeningServer(uvicorn.Server):
         self._on_ready()
 
     async def main_loop(self) -> None:
-        """Wait until it is told to stop; end connections past their deadline once a second."""
+        """Wait for a stop signal; end connections past their deadline once a second."""
         while not await self.on_tick(0):  # which does everything that uvicorn does once a second
             for acceptor in self._acceptors:
                 await acceptor.sweep()
