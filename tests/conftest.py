@@ -1,5 +1,6 @@
 """Settings of Hypothesis and Java for all tests, the selection of `--quick`, and the order."""
 
+import gc
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.markers import ProcessGuard, is_marked, mark_by_fixtures
+from tests.open_files import OpenFiles
 from tests.schedule import scheduled
 
 # No deadline: a busy machine is slow, not wrong. Examples are random from run to run, so that
@@ -41,6 +43,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GUARD = ProcessGuard()
+OPEN_FILES = OpenFiles()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,6 +52,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run only tests that need no Spark, no browser and no other process",
     )
+
+
+def pytest_collection_finish() -> None:
+    # All tests and all that they import, which every full collection would walk through again.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -77,3 +86,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, b
         return (yield)
     finally:
         GUARD.is_armed = False
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup() -> Generator[None, None, None]:
+    OPEN_FILES.begin()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    yield
+    OPEN_FILES.end()  # the fixtures and the event loop of the test are closed

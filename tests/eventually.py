@@ -9,7 +9,7 @@ import inspect
 import time
 from collections.abc import Callable
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 _POLL_S = 0.005
 
 

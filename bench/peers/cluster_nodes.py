@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.peers import PeerError, ServerProcess, batch_sizes, require
-from bench.peers.nats_servers import NatsServers, free_ports
+from bench.peers.nats_servers import NatsServers
+from bench.peers.ports import free_ports
 from bench.peers.served_relay import open_config
 from bench.round_trips import stopwatch
 from bench.workload import PAYLOAD_VARIANTS, make_payload

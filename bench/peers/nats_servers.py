@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import socket
 import time
 from pathlib import Path
 
 from bench.peers import ServerProcess, require
 from bench.peers.nats_jetstream import SYNC_ALWAYS, find_server
+from bench.peers.ports import free_ports
 
 CLUSTER = "bench"
 ELECTION_SECONDS_MAX = 60.0
@@ -99,15 +99,3 @@ class NatsServers:
 
 async def _ignore(problem: Exception) -> None:
     """Do nothing: a server that does not listen yet is asked again."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that no one listens on now."""
-    listeners = [socket.socket() for _ in range(count)]
-    try:
-        for one in listeners:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in listeners]
-    finally:
-        for one in listeners:
-            one.close()

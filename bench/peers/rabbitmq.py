@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.peers import ServerPeer, ServerProcess, batch_sizes, require
+from bench.peers.ports import free_ports
 from bench.workload import make_encoded_payloads
 
 if TYPE_CHECKING:
@@ -152,16 +153,6 @@ def find_program() -> str | None:
     return shutil.which(PROGRAM) or (
         shutil.which("rabbitmq-server") if not Path("/etc/debian_version").exists() else None
     )
-
-
-def free_ports(number: int) -> list[int]:
-    """Return ports that are free now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    try:
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def accepts_connections(port: int) -> bool:

@@ -16,13 +16,15 @@ from typing import Any
 import msgspec
 
 from waypost import BackpressureConfig, CircuitBreakerConfig, PublishResult, Relay
-from waypost.client import Agent, Identity, connect
+from waypost.client import Agent, ClientOptions, Identity, connect
 from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.server import SERVED_SETTINGS, Listen, open_context, serve
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 COOLDOWN_MS = 1_000
 MAILBOX_MAX = 150
+# Two dozen agents, the relay and Spark may share one core.
+OPTIONS = ClientOptions(connect_timeout_s=PATIENCE_S, handshake_timeout_s=PATIENCE_S)
 SETTINGS = msgspec.structs.replace(
     SERVED_SETTINGS,
     # Smaller than the defaults, so that the demo need not wait for a breaker or a full mailbox.
@@ -71,7 +73,7 @@ class DemoRelay:
     async def agent(self, subject: str) -> AsyncIterator[Agent]:
         """Connect an agent for the block."""
         await self.until(lambda connected: subject not in connected)  # it may be closing
-        async with connect(self.url, self.identity(subject)) as agent:
+        async with connect(self.url, self.identity(subject), options=OPTIONS) as agent:
             yield agent
 
     async def until(self, holds: Callable[[set[str]], bool]) -> None:

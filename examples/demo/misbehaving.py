@@ -4,7 +4,7 @@ from collections import Counter
 
 import httpx
 
-from examples.demo.demo_relay import MAILBOX_MAX, PATIENCE_S, DemoRelay
+from examples.demo.demo_relay import MAILBOX_MAX, OPTIONS, PATIENCE_S, DemoRelay
 from examples.demo.output import Outcome, print_line, print_title
 from waypost import AccessDenied, PublishResult
 from waypost.client import Agent, Identity, SubjectTaken, connect
@@ -145,7 +145,7 @@ async def claim_a_taken_subject(demo: DemoRelay) -> Outcome:
     """Connect with a new key under a taken subject, which belongs to its first key."""
     print_title("A subject belongs to its first key")
     try:
-        async with connect(demo.url, Identity.new("agent.ann")):
+        async with connect(demo.url, Identity.new("agent.ann"), options=OPTIONS):
             result = "ACCEPTED"
     except SubjectTaken as problem:
         result = "rejected: subject_taken"

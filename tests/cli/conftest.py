@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli.command_tree import CliRunner
 from waypost.cli.app import app
 
 SOURCE = str(Path(__file__).parents[2] / "src")
@@ -92,7 +92,7 @@ def in_use(data: Path) -> Iterator[Path]:
     assert owner.stdout is not None
     assert owner.stdout.readline() == "ready\n"
     yield data
-    owner.communicate(timeout=30)
+    owner.communicate(timeout=60)
     assert owner.returncode == 0
 
 

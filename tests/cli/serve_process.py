@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
+from tests.cli.command_tree import CliRunner
 from tests.cli.conftest import UNSET, WIDE
 from tests.harness.relay_process import RelayProcess
 from waypost.cli.app import app

@@ -25,7 +25,7 @@ def test_a_stuck_agent_is_shown_released_and_disconnected(tmp_path: Path) -> Non
         assert operator("agents", "list").stdout == "No agent is connected by WebSocket.\n"
         with blocking.connect(relay.url, Identity.new("agent.a")) as agent:
             user("send", "agent.a", "1")
-            message = agent.receive(5)
+            message = agent.receive(60)
             eventually_blocking(lambda: operator.json("stats")["stuck"] == ["agent.a"])
             stats = operator("stats").stdout
             assert "1 agent connected, 1 of them stuck" in stats
@@ -36,7 +36,7 @@ def test_a_stuck_agent_is_shown_released_and_disconnected(tmp_path: Path) -> Non
             message.ack()
             eventually_blocking(lambda: operator.json("stats")["stuck"] == [])
             user("send", "agent.a", "2")
-            agent.receive(5)
+            agent.receive(60)
             released = operator.json("agents", "release", "agent.a")
             assert released["subject"] == "agent.a"
             user("agents", "disconnect", "agent.a", exits=1)

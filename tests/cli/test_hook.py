@@ -108,7 +108,7 @@ def test_messages_at_a_connected_program_are_mentioned(
     identity = Identity.load(user.key_of(subject))
     send(user, subject, "already delivered")
     with blocking.connect(relay.url, identity) as connected:
-        connected.receive(10)
+        connected.receive(60)
         output = hook(user, subject, "UserPromptSubmit")
         text = output["hookSpecificOutput"]["additionalContext"]
         assert "1 message for you is at a program that is connected" in text

@@ -106,7 +106,7 @@ def test_what_was_sealed_to_the_old_keys_opens_with_the_new_file(
 
     async def read() -> object:
         async with connect(relay.url, Identity.load(web.file)) as agent:
-            message = await agent.receive(10)
+            message = await agent.receive(60)
             assert message.problem is None
             return message.payload
 
@@ -123,7 +123,7 @@ def test_an_agent_that_is_connected_learns_that_its_key_was_rotated(
         async with connect(relay.url, Identity.load(web.file)) as agent:
             await asyncio.to_thread(web, "keys", "rotate", "agent.web")
             with pytest.raises(SubjectTaken) as ended:
-                await agent.receive(10)
+                await agent.receive(60)
             return str(ended.value)
 
     assert "new key" in asyncio.run(act())
@@ -139,17 +139,17 @@ async def are_kept_out(url: str, *keys: Identity) -> None:
 
 async def talk(agent: Agent, other: Agent) -> None:
     sent = await agent.send(other.subject, "ping")
-    message = await other.receive(20)
+    message = await other.receive(60)
     assert message.id == sent.message_id
     await message.reply("pong")
     await message.ack()
-    async with await agent.receive(20) as answer:
+    async with await agent.receive(60) as answer:
         assert answer.payload == "pong"
 
 
 async def ends(agent: Agent) -> None:
     with pytest.raises(SubjectTaken):
-        await agent.receive(20)
+        await agent.receive(60)
 
 
 async def test_one_key_is_rotated_and_another_unbound_while_agents_talk(tmp_path: Path) -> None:
@@ -175,5 +175,5 @@ async def test_one_key_is_rotated_and_another_unbound_while_agents_talk(tmp_path
         await are_kept_out(url, *old)
         for identity in (new, Identity.new("agent.unbound")):
             async with connect(url, identity) as agent:
-                assert (await agent.receive(20)).payload == "for the next key"
+                assert (await agent.receive(60)).payload == "for the next key"
         await are_kept_out(url, *old)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
+from tests.cli.command_tree import CliRunner
 from tests.cli.conftest import WIDE
 from waypost.cli.app import app
 from waypost.cli.commands import keys

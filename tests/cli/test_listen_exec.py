@@ -63,13 +63,13 @@ def start(user: User, subject: str, command: str, *options: str) -> "subprocess.
     started = user.start_command("listen", subject, "--exec", command, *options)
     assert started.stderr is not None
     line = started.stderr.readline()
-    assert "listening as" in line, line + started.communicate(timeout=30)[1]
+    assert "listening as" in line, line + started.communicate(timeout=60)[1]
     return started
 
 
 def stop(listener: "subprocess.Popen[str]") -> tuple[str, str]:
     listener.send_signal(signal.SIGINT)
-    output = listener.communicate(timeout=30)
+    output = listener.communicate(timeout=60)
     assert listener.returncode == 0, output
     return output
 
@@ -147,10 +147,10 @@ print(question if isinstance(question, str) else json.dumps({"sum": sum(question
 """
     listener = start(user, subject, script(tmp_path, code), "--reply")
     with blocking.connect(relay.url, Identity.new(f"agent.asks{os.getpid()}")) as asker:
-        assert asker.request(subject, [1, 2], timeout=20).payload == {"sum": 3}
-        assert asker.request(subject, "plain text", timeout=20).payload == "plain text"
+        assert asker.request(subject, [1, 2], timeout=60).payload == {"sum": 3}
+        assert asker.request(subject, "plain text", timeout=60).payload == "plain text"
         with pytest.raises(RequestFailed, match="exit 1: cannot answer nothing"):
-            asker.request(subject, None, timeout=20)
+            asker.request(subject, None, timeout=60)
     _, notes = stop(listener)
     assert notes.count("acknowledged, answered") == 2
 
@@ -231,7 +231,7 @@ time.sleep(600)
     listener = start(user, subject, f"{script(tmp_path, code)} '{tmp_path}'")
     eventually_blocking((tmp_path / "begun").exists)
     listener.send_signal(how)
-    _, notes = listener.communicate(timeout=30)
+    _, notes = listener.communicate(timeout=60)
     assert listener.returncode == 0, notes
     assert (tmp_path / "ended").exists()
     assert "released" in notes

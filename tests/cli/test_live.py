@@ -39,7 +39,7 @@ def test_top_refreshes_a_terminal_in_place_until_q(waypost: CommandLine) -> None
     assert b"Nothing needs attention." in seen
     assert b"agent.a" in seen
     os.write(ours, b"q")
-    assert running.wait(timeout=30) == 0
+    assert running.wait(timeout=60) == 0
     os.close(ours)
 
 

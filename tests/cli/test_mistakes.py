@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli.command_tree import CliRunner
 from tests.cli.conftest import WIDE
 from tests.cli.serve_process import ServeProcess, serving
 from waypost.cli.app import app

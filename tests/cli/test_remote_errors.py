@@ -222,7 +222,7 @@ def test_a_second_connection_of_an_agent_is_an_error_with_a_hint(user: User) -> 
     assert first.stdout is not None
     assert "still" in first.stdout.readline()
     first.terminate()
-    first.communicate(timeout=30)
+    first.communicate(timeout=60)
 
 
 def test_another_agents_inbox_is_rejected_with_a_hint(relay: ServeProcess, user: User) -> None:

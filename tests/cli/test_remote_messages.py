@@ -40,7 +40,7 @@ def start_listening(user: User, *arguments: str) -> "subprocess.Popen[str]":
     """Start `waypost listen` and wait until it is connected."""
     started = user.start_command("listen", *arguments)
     output = line_of(started.stderr)
-    assert "listening as" in output, output + started.communicate(timeout=30)[1]
+    assert "listening as" in output, output + started.communicate(timeout=60)[1]
     return started
 
 
@@ -76,7 +76,7 @@ def test_wait_reports_that_the_message_was_stored(relay: ServeProcess, user: Use
     sender = user.start_command(*send)
     wait_for_messages(relay, "agent.s2.billing")
     received = user.json("listen", "agent.s2.billing", "--count", "1")
-    output, problems = sender.communicate(timeout=30)
+    output, problems = sender.communicate(timeout=60)
     assert sender.returncode == 0, problems
     delivered, confirmed = output.splitlines()
     assert delivered == f"{received['id']}: delivered to agent.s2.billing"
@@ -91,7 +91,7 @@ def test_a_connected_recipient_confirms_without_storing(user: User) -> None:
     send = ("send", "agent.s3.billing", "1", "--sender", "agent.s3.web", "--wait", "30")
     sent = user.json(*send)
     assert (sent["confirmed_by"], sent["was_stored"]) == ("agent.s3.billing", False)
-    output, _ = listener.communicate(timeout=30)
+    output, _ = listener.communicate(timeout=60)
     assert output == f"{sent['message_id']}  from agent.s3.web  1\n"
     assert listener.returncode == 0
 
@@ -243,12 +243,12 @@ def test_stored_messages_arrive_in_batches_of_the_given_size(
 
     async def act() -> None:
         async with connect(relay.url, Identity.load(user.key_of("agent.s20"))) as agent:
-            batch = [await agent.receive(timeout=30) for _ in range(3)]
+            batch = [await agent.receive(timeout=60) for _ in range(3)]
             with pytest.raises(ReceiveTimedOut):
                 await agent.receive(timeout=0.2)
             for message in batch:
                 await message.ack()
-            assert (await agent.receive(timeout=30)).payload == 3
+            assert (await agent.receive(timeout=60)).payload == 3
 
     asyncio.run(act())
 
@@ -265,7 +265,7 @@ def test_a_signal_stops_listening_cleanly(user: User, how: signal.Signals) -> No
     user("send", name, '"before"')
     assert json.loads(line_of(listener.stdout))["payload"] == "before"
     listener.send_signal(how)
-    assert listener.communicate(timeout=30) == ("", "")
+    assert listener.communicate(timeout=60) == ("", "")
     assert listener.returncode == 0
     assert user.json("inbox", name)["messages"] == []
 
@@ -280,7 +280,7 @@ def test_listeners_that_share_a_mailbox_get_one_message_each(user: User) -> None
     assert payloads == [0, 1]
     for listener in listeners:
         listener.terminate()
-        assert listener.communicate(timeout=30) == ("", "")
+        assert listener.communicate(timeout=60) == ("", "")
 
 
 def test_an_unprinted_message_is_pending_again(user: User) -> None:
@@ -289,7 +289,7 @@ def test_an_unprinted_message_is_pending_again(user: User) -> None:
     assert listener.stdout is not None
     listener.stdout.close()
     user("send", "agent.s15", "kept")
-    listener.wait(timeout=30)
+    listener.wait(timeout=60)
     assert listener.stderr is not None
     assert "Traceback" not in listener.stderr.read()
     listener.stderr.close()
@@ -310,7 +310,7 @@ def answer_one(relay: ServeProcess, key: Path, connected: threading.Event) -> No
     async def act() -> None:
         async with connect(relay.url, Identity.load(key)) as agent:
             connected.set()
-            message = await agent.receive(timeout=30)
+            message = await agent.receive(timeout=60)
             await message.ack()
             await message.reply({"total": sum(message.payload["numbers"])})
 
@@ -328,9 +328,9 @@ def test_a_request_prints_its_reply_whatever_else_is_stored(
     connected = threading.Event()
     answering = threading.Thread(target=answer_one, args=(relay, user.key_of(asked), connected))
     answering.start()
-    assert connected.wait(30)
+    assert connected.wait(60)
     result = user("request", asked, '{"numbers": [1, 2]}', "--sender", asker)
-    answering.join(30)
+    answering.join(60)
     assert result.stdout == '{"total":3}\n'
     left = relay.operator().json("endpoints")["endpoints"]
     assert [one["pending"] for one in left if one["subject"] == asker] == [stored]
@@ -345,14 +345,14 @@ def test_a_request_whose_recipient_fails_prints_the_error_at_once(
     def fail_one() -> None:
         with blocking.connect(relay.url, Identity.load(user.key_of("agent.s22.sum"))) as agent:
             connected.set()
-            agent.receive(30).nack(error="no numbers")
+            agent.receive(60).nack(error="no numbers")
 
     failing = threading.Thread(target=fail_one)
     failing.start()
-    assert connected.wait(30)
+    assert connected.wait(60)
     request = ("request", "agent.s22.sum", "1", "--sender", "agent.s22.web", "--timeout", "300")
     result = user(*request, exits=1)
-    failing.join(30)
+    failing.join(60)
     assert result.stderr == "waypost: agent.s22.sum failed: no numbers\n"
     assert result.stdout == ""
 

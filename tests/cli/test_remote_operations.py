@@ -67,7 +67,7 @@ def test_text_output_shows_connected_agents_and_the_start_of_the_counts(
     assert "Since the relay was started" in text
     assert operator.json("stats")["connected"] == ["agent.connected"]
     listener.terminate()
-    listener.communicate(timeout=30)
+    listener.communicate(timeout=60)
 
 
 def test_dead_letters_equal_those_of_the_directory(

@@ -50,12 +50,12 @@ def echoing(relay: ServeProcess, key: Path) -> Iterator[None]:
 
     thread = threading.Thread(target=lambda: asyncio.run(act()), daemon=True)
     thread.start()
-    assert connected.wait(30)
+    assert connected.wait(60)
     try:
         yield
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(60)
 
 
 def test_several_payloads_are_requests_one_after_another(relay: ServeProcess, home: Path) -> None:

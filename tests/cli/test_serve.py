@@ -102,7 +102,7 @@ def test_connected_agents_do_not_prevent_a_stop(tmp_path: Path) -> None:
         assert "listening as agent.a" in listener.stderr.readline()
         assert relay.end() == 0
         listener.terminate()
-        listener.communicate(timeout=30)
+        listener.communicate(timeout=60)
         assert listener.returncode == 0
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.cli.serve_process import ServeProcess, serving
+from tests.eventually import eventually
 from waypost.client import Agent, ClientError, ClientOptions, Identity, connect
 
 pytestmark = pytest.mark.process
@@ -84,7 +85,7 @@ def test_messages_confirmed_over_http_survive_a_stop(tmp_path: Path, data: Path)
         confirmed = Confirmed(relay)
 
         async def load() -> None:
-            async with httpx.AsyncClient(timeout=10, trust_env=False) as client:
+            async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
                 await asyncio.gather(*(post(client, relay.url, confirmed) for _ in range(SENDERS)))
 
         asyncio.run(load())
@@ -98,9 +99,13 @@ def test_messages_confirmed_to_connected_agents_survive_a_stop(tmp_path: Path, d
         confirmed = Confirmed(relay)
 
         async def load() -> None:
-            options = ClientOptions(send_timeout_s=1.0, close_timeout_s=0.1)
+            options = ClientOptions(send_timeout_s=600.0, close_timeout_s=0.1)
             async with connect(relay.url, Identity.new("agent.b"), options=options) as agent:
-                await asyncio.gather(*(send(agent, confirmed) for _ in range(SENDERS)))
+                sending = [asyncio.create_task(send(agent, confirmed)) for _ in range(SENDERS)]
+                await eventually(lambda: relay.process.poll() is not None, "the end of the relay")
+                for one in sending:
+                    one.cancel()
+                await asyncio.wait(sending)
 
         asyncio.run(load())
         assert relay.exit_code() == 0

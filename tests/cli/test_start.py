@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli.command_tree import CliRunner
 from tests.cli.conftest import SOURCE, WIDE, CommandLine
 from waypost.cli.app import app
 from waypost.cli.local import LocalRelay

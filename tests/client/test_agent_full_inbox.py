@@ -21,10 +21,10 @@ async def test_an_absent_sender_with_a_full_inbox_gets_its_confirmations(tmp_pat
                 assert (await agent.send("agent.ann", "fills it")).delivered_to == 1
             assert (await agent.send("agent.ann", "too much")).rejected
             for _ in range(3):
-                await (await agent.receive(5)).ack()
+                await (await agent.receive(60)).ack()
             await eventually(lambda: relay.waiting("agent.bob") == 0)
         async with connect(relay.url, ann) as agent:
             for _ in range(3):
-                await (await agent.receive(5)).ack()
+                await (await agent.receive(60)).ack()
             for message_id in sent:
                 assert (await agent.delivered(message_id, 5)).recipient == "agent.bob"

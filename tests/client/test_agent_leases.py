@@ -43,7 +43,7 @@ async def test_a_block_that_outlasts_the_timeout_keeps_its_message(
     relay: ListeningRelay, bob: Agent
 ) -> None:
     await send(relay)
-    async with await bob.receive(5):
+    async with await bob.receive(60):
         await eventually(lambda: counted(relay, "extended") >= 5)
     await eventually(lambda: relay.waiting("agent.bob") == 0)
     assert (counted(relay, "returned"), counted(relay, "leased")) == (0, 1)
@@ -52,7 +52,7 @@ async def test_a_block_that_outlasts_the_timeout_keeps_its_message(
 async def test_a_short_block_extends_nothing(relay: ListeningRelay, bob: Agent) -> None:
     for _ in range(50):
         await send(relay)
-        async with await bob.receive(5):
+        async with await bob.receive(60):
             pass
     await eventually(lambda: relay.waiting("agent.bob") == 0)
     assert counted(relay, "extended") <= 1
@@ -61,9 +61,9 @@ async def test_a_short_block_extends_nothing(relay: ListeningRelay, bob: Agent) 
 async def test_a_block_that_raises_returns_its_message(relay: ListeningRelay, bob: Agent) -> None:
     await send(relay)
     with pytest.raises(ValueError, match="broken"):
-        async with await bob.receive(5):
+        async with await bob.receive(60):
             raise ValueError("broken")
-    again = await bob.receive(5)
+    again = await bob.receive(60)
     assert (again.payload, counted(relay, "returned")) == ("work", 1)
 
 
@@ -71,7 +71,7 @@ async def test_a_block_is_kept_no_longer_than_allowed(relay: ListeningRelay) -> 
     options = ClientOptions(extend_max_s=0.5)
     async with connect(relay.url, Identity.new("agent.bob"), options=options) as bob:
         await send(relay)
-        async with await bob.receive(5):
+        async with await bob.receive(60):
             await eventually(lambda: relay.context.hub.stuck_count() == 1)
         await eventually(lambda: relay.waiting("agent.bob") == 0)
 
@@ -80,17 +80,17 @@ async def test_a_message_without_a_block_runs_out_and_a_late_ack_counts(
     relay: ListeningRelay, bob: Agent
 ) -> None:
     await send(relay)
-    message = await bob.receive(5)
+    message = await bob.receive(60)
     await eventually(lambda: relay.context.hub.stuck_count() == 1)
     await send(relay, "next")
     await message.ack()
-    assert (await bob.receive(5)).payload == "next"
+    assert (await bob.receive(60)).payload == "next"
     assert (relay.context.hub.stuck_count(), relay.waiting("agent.bob")) == (0, 1)
 
 
 async def test_an_extension_on_request_reaches_the_relay(relay: ListeningRelay, bob: Agent) -> None:
     await send(relay)
-    message = await bob.receive(5)
+    message = await bob.receive(60)
     await message.extend(3600)
     await eventually(lambda: counted(relay, "extended") == 1)
     await message.ack()
@@ -102,7 +102,7 @@ async def test_an_extension_on_request_reaches_the_relay(relay: ListeningRelay, 
 @pytest.mark.parametrize("seconds", [-1, lease_extension_max_s + 1, float("nan")])
 async def test_an_extension_has_bounds(relay: ListeningRelay, bob: Agent, seconds: float) -> None:
     await send(relay)
-    message = await bob.receive(5)
+    message = await bob.receive(60)
     with pytest.raises(InvalidInput, match="seconds must be 0 to"):
         await message.extend(seconds)
 

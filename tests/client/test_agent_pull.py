@@ -67,7 +67,7 @@ async def test_nothing_is_pushed_to_an_agent_that_pulls(ann: Agent, puller: Agen
 
 
 async def test_a_fetch_waits_for_the_first_message(ann: Agent, puller: Agent) -> None:
-    fetching = asyncio.create_task(puller.fetch(wait=5))
+    fetching = asyncio.create_task(puller.fetch(wait=60))
     await round_trip(puller)
     assert not fetching.done()
     await ann.send("agent.bob", "at last")
@@ -78,16 +78,16 @@ async def test_a_fetch_waits_for_the_first_message(ann: Agent, puller: Agent) ->
 async def test_a_cancelled_fetch_keeps_no_messages(ann: Agent, puller: Agent) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
-            await puller.fetch(wait=5)
-    fetching = asyncio.create_task(puller.fetch(wait=5))
+            await puller.fetch(wait=60)
+    fetching = asyncio.create_task(puller.fetch(wait=60))
     await round_trip(puller)
     await ann.send("agent.bob", "still here")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert [one.payload for one in await fetching] == ["still here"]
 
 
 async def test_concurrent_fetches_run_one_after_another(ann: Agent, puller: Agent) -> None:
-    fetching = [asyncio.create_task(puller.fetch(1, wait=5)) for _ in range(4)]
+    fetching = [asyncio.create_task(puller.fetch(1, wait=60)) for _ in range(4)]
     await round_trip(puller)
     await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(4))
     fetched = await asyncio.gather(*fetching)
@@ -103,15 +103,15 @@ async def test_a_nacked_message_is_fetched_again(ann: Agent, puller: Agent) -> N
     await ann.send("agent.bob", 1)
     [message] = await puller.fetch()
     await message.nack()
-    assert [one.id for one in await puller.fetch(wait=5)] == [message.id]
+    assert [one.id for one in await puller.fetch(wait=60)] == [message.id]
 
 
 async def test_a_fetched_message_has_the_tier_of_its_sender(ann: Agent, puller: Agent) -> None:
     await ann.send("agent.bob", "stranger")
-    assert [one.tier for one in await puller.fetch(wait=5)] == [1]
+    assert [one.tier for one in await puller.fetch(wait=60)] == [1]
     await puller.send("agent.ann", "who are you?")
     await ann.send("agent.bob", "friend")
-    assert [one.tier for one in await puller.fetch(wait=5)] == [3]
+    assert [one.tier for one in await puller.fetch(wait=60)] == [3]
 
 
 async def test_a_message_to_a_connected_agent_that_pulls_did_not_wait(

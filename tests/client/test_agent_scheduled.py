@@ -18,12 +18,12 @@ async def test_a_connected_agent_gets_a_message_when_it_is_due(
     async with dial("agent.ann", encoding=protocol) as ann:
         begin = datetime.now(UTC)
         sent = await ann.send("agent.bob", "after", delay=timedelta(seconds=0.2))
-        got = await bob.receive(10)
+        got = await bob.receive(60)
         assert (got.id, got.payload) == (sent.message_id, "after")
         assert datetime.now(UTC) - begin >= timedelta(seconds=0.2)
         at = datetime.now(UTC) + timedelta(seconds=0.2)
         await ann.send("agent.bob", "at", deliver_at=at)
-        assert (await bob.receive(10)).payload == "at"
+        assert (await bob.receive(60)).payload == "at"
         assert datetime.now(UTC) >= at
 
 
@@ -71,7 +71,7 @@ async def test_many_messages_are_scheduled_at_once(ann: Agent, bob: Agent) -> No
     await ann.send_many(
         [{"subject": "agent.bob", "payload": n, "delay": 0.3 - n / 10} for n in range(3)]
     )
-    assert [(await bob.receive(10)).payload for _ in range(3)] == [2, 1, 0]
+    assert [(await bob.receive(60)).payload for _ in range(3)] == [2, 1, 0]
 
 
 async def test_the_blocking_client_schedules_lists_and_cancels(relay: ListeningRelay) -> None:
@@ -81,7 +81,7 @@ async def test_the_blocking_client_schedules_lists_and_cancels(relay: ListeningR
             dropped = eve.send("agent.eve", "dropped", delay=60)
             listed = [one.id for one in eve.scheduled()][-1:]
             cancelled = eve.cancel(dropped.message_id)
-            return listed, cancelled, [eve.receive(10).payload]
+            return listed, cancelled, [eve.receive(60).payload]
 
     listed, cancelled, got = await asyncio.to_thread(act)
     assert listed == cancelled

@@ -72,6 +72,6 @@ async def test_an_untrusted_certificate_is_rejected(server_side: ssl.SSLContext)
     async with run_fake_relay(accept, ssl=server_side) as url:
         with pytest.raises(CannotConnect, match="certificate verify failed"):
             async with connect(
-                url.replace("http:", "wss:"), ANN, options=ClientOptions(connect_timeout_s=0.5)
+                url.replace("http:", "wss:"), ANN, options=ClientOptions(connect_timeout_s=2.0)
             ):
                 pass

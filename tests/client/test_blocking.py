@@ -38,12 +38,12 @@ async def test_messages_are_sent_received_and_answered(relay: ListeningRelay) ->
     def program() -> None:
         with blocking.connect(relay.url, ANN) as ann, blocking.connect(relay.url, BOB) as bob:
             sent = ann.send("agent.bob", {"n": 1})
-            message = bob.receive(5)
+            message = bob.receive(60)
             assert (message.id, message.payload) == (sent.message_id, {"n": 1})
             with message:
                 message.reply("thanks")
             assert ann.delivered(sent.message_id, 5).recipient == "agent.bob"
-            reply = ann.receive(5)
+            reply = ann.receive(60)
             assert (reply.parent, reply.payload) == (sent.message_id, "thanks")
             follow_up = ann.send("agent.carol", "by the way", parent=reply)
             assert follow_up.delivered_to == 1
@@ -89,10 +89,10 @@ async def test_a_block_that_raises_nacks_the_message(relay: ListeningRelay, ann:
 
     def program() -> None:
         with blocking.connect(relay.url, BOB) as bob:
-            first = bob.receive(5)
+            first = bob.receive(60)
             with pytest.raises(ZeroDivisionError), first:
                 _ = 1 / 0
-            again = bob.receive(5)
+            again = bob.receive(60)
             assert again.id == first.id
             assert (first.attempt, again.attempt) == (1, 2)
             again.nack(60, error="not today")
@@ -108,7 +108,7 @@ async def test_a_block_that_raises_nacks_the_message(relay: ListeningRelay, ann:
 
 async def test_requests_and_their_timeouts(relay: ListeningRelay, bob: Agent) -> None:
     async def answer_once() -> None:
-        async with await bob.receive(5) as question:
+        async with await bob.receive(60) as question:
             await question.reply(question.payload * 2)
 
     def program() -> None:
@@ -151,9 +151,9 @@ async def test_fetch_sync_and_send_many(relay: ListeningRelay, dial: Dial, ann: 
                 message.ack()
             assert sizes == [1, 9000, 9000]
             bob.send("agent.bob", "more")
-            [message] = bob.fetch(5, wait=5)
+            [message] = bob.fetch(5, wait=60)
             message.nack()
-            assert len(bob.fetch(wait=5)) == 1
+            assert len(bob.fetch(wait=60)) == 1
             with pytest.raises(WrongReceiveMode):
                 bob.receive(0.01)
 
@@ -182,11 +182,11 @@ async def test_signals_blocks_and_confirmations(relay: ListeningRelay) -> None:
         with blocking.connect(relay.url, ANN) as ann, blocking.connect(relay.url, BOB) as bob:
             stop = bob.on_signal(handler)
             assert ann.signal("agent.bob", signal)
-            assert heard.wait(5)
+            assert heard.wait(60)
             stop()
             assert "own thread" in str(problems[0])
             ann.send("agent.bob", "wanted")
-            wanted = bob.receive(5)
+            wanted = bob.receive(60)
             bob.block("agent.ann")
             confirmations = ann.confirmations()
             sent = ann.send("agent.bob", "unwanted")
@@ -197,7 +197,7 @@ async def test_signals_blocks_and_confirmations(relay: ListeningRelay) -> None:
             bob.unblock("agent.ann")
             bob.trust(ANN.card)
             ann.send("agent.bob", "sealed", seal_to=BOB.card)
-            assert bob.receive(5).payload == "sealed"
+            assert bob.receive(60).payload == "sealed"
 
     await asyncio.to_thread(program)
 
@@ -209,7 +209,7 @@ async def test_closing_wakes_a_call_in_another_thread(relay: ListeningRelay) -> 
             reader = threading.Thread(target=lambda: seen.extend(ann))
             reader.start()
             ann.close()
-            reader.join(5)
+            reader.join(60)
             assert not reader.is_alive()
             with pytest.raises(AgentClosed):
                 ann.send("agent.bob", 1)

@@ -60,7 +60,7 @@ async def test_every_program_on_the_page_prints_the_stated_output(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         printed, complaints = await running.communicate()
     assert printed.decode() == expected, complaints.decode()
     assert running.returncode == 0

@@ -48,7 +48,7 @@ async def test_consuming_ends_when_the_agent_is_closed(dial: Dial) -> None:
     async with dial("agent.bob") as bob:
         consuming = asyncio.create_task(bob.consume(print))
         await asyncio.sleep(0)
-    await asyncio.wait_for(consuming, 5)
+    await asyncio.wait_for(consuming, 60)
 
 
 async def test_a_blocking_handler_that_raises_fails_its_message(
@@ -97,7 +97,7 @@ async def test_a_cancelled_block_returns_its_message_without_an_error(
     sent = await ann.send("agent.bob", "slow")
 
     async def work() -> None:
-        async with await bob.receive(5):
+        async with await bob.receive(60):
             await asyncio.Event().wait()
 
     working = asyncio.create_task(work())
@@ -113,7 +113,7 @@ async def test_a_cancelled_block_returns_its_message_without_an_error(
 
 async def test_a_denied_reply_is_a_value(ann: Agent, bob: Agent, relay: ListeningRelay) -> None:
     await ann.send("agent.bob", "well?")
-    message = await bob.receive(5)
+    message = await bob.receive(60)
     relay.context.relay.access.add_rule(AccessRule("agent.bob", "agent.ann", "deny"))
     result = await message.reply("well.")
     assert (result.delivered_to, result.message_id) == (0, "")
@@ -128,6 +128,6 @@ async def test_a_denied_reply_of_a_blocking_agent_is_a_value(
 
     def program() -> list[Reason]:
         with blocking.connect(relay.url, identities("agent.bob")) as bob:
-            return [one.reason for one in bob.receive(5).reply("well.").rejected]
+            return [one.reason for one in bob.receive(60).reply("well.").rejected]
 
     assert await asyncio.to_thread(program) == [Reason.ACCESS_DENIED]

@@ -269,7 +269,7 @@ def test_a_log_handler_may_use_the_guard(guard: MessagingGuard) -> None:
     try:
         worker = threading.Thread(target=fail, args=(guard,), daemon=True)
         worker.start()
-        worker.join(timeout=10)
+        worker.join(timeout=60)
     finally:
         logging.getLogger("waypost.guard").removeHandler(handler)
     assert seen == [CircuitState.OPEN]
@@ -352,7 +352,7 @@ def test_the_timer_does_not_keep_a_guard_alive(clock: ManualClock) -> None:
     timer, watcher = guard._sweeper, weakref.ref(guard)
     del guard
     gc.collect()
-    timer.join(timeout=10)
+    timer.join(timeout=60)
     assert watcher() is None
     assert not timer.is_alive()
 

@@ -86,7 +86,7 @@ async def test_messages_that_arrive_together_go_to_different_workers(
 ) -> None:
     agents = [await join(prefetch_max=10) for _ in range(3)]
     await ann.send_many([{"subject": POOL, "payload": number} for number in range(3)])
-    got = [await agent.receive(5) for agent in agents]
+    got = [await agent.receive(60) for agent in agents]
     assert {one.payload for one in got} == {0, 1, 2}
 
 
@@ -95,7 +95,7 @@ async def test_a_worker_that_does_not_acknowledge_holds_back_no_more_than_its_pr
 ) -> None:
     idle = await join()
     await ann.send_many([{"subject": POOL, "payload": number} for number in range(100)])
-    held = await idle.receive(5)
+    held = await idle.receive(60)
     await eventually(lambda: len(done(workers)) == 99, "the others to do the rest")
     await held.ack()
 
@@ -136,7 +136,7 @@ async def test_an_answer_goes_to_the_worker_that_asked_while_it_works_on_a_messa
     agents = [await join() for _ in range(3)]
     await ann.send_many([{"subject": POOL, "payload": number} for number in range(9)])
     for agent in agents:
-        await agent.receive(5)  # its prefetch is used up
+        await agent.receive(60)  # its prefetch is used up
 
     async def answer() -> None:
         async for message in bob:
@@ -145,7 +145,7 @@ async def test_an_answer_goes_to_the_worker_that_asked_while_it_works_on_a_messa
 
     answering = asyncio.create_task(answer())
     for number, agent in enumerate(agents):
-        reply = await agent.request("agent.bob", number, timeout=5)
+        reply = await agent.request("agent.bob", number, timeout=60)
         assert reply.payload == f"re: {number}"
     answering.cancel()
 
@@ -156,8 +156,8 @@ async def test_a_confirmation_goes_to_the_worker_that_sent_the_message(
     agents = [await join() for _ in range(3)]
     for agent in agents:
         sent = await agent.send("agent.bob", 1)
-        await (await bob.receive(5)).ack()
-        assert (await agent.delivered(sent.message_id, timeout=5)).recipient == "agent.bob"
+        await (await bob.receive(60)).ack()
+        assert (await agent.delivered(sent.message_id, timeout=60)).recipient == "agent.bob"
 
 
 async def test_a_signal_goes_to_every_worker(ann: Agent, join: Join) -> None:
@@ -182,7 +182,7 @@ async def test_a_fetch_takes_a_share_of_the_messages(ann: Agent, join: Join) -> 
 
 async def test_waiting_fetches_get_one_message_each(ann: Agent, join: Join) -> None:
     agents = [await join(receive="pull") for _ in range(3)]
-    fetching = [asyncio.create_task(agent.fetch(50, wait=10)) for agent in agents]
+    fetching = [asyncio.create_task(agent.fetch(50, wait=60)) for agent in agents]
     await event_loop_turns()
     await ann.send_many([{"subject": POOL, "payload": number} for number in range(3)])
     got = [one.payload for fetched in await asyncio.gather(*fetching) for one in fetched]
@@ -195,10 +195,10 @@ async def test_a_fetch_of_answers_leaves_other_messages_to_the_others(
     asker, other = [await join(receive="pull") for _ in range(2)]
     await ann.send(POOL, "work")
     await asker.send("agent.bob", "?")
-    question = await bob.receive(5)
+    question = await bob.receive(60)
     await question.reply("!")
     await question.ack()
-    [answer] = await asker.fetch(wait=5, answers=True)
+    [answer] = await asker.fetch(wait=60, answers=True)
     assert answer.payload == "!"
     assert await asker.fetch(answers=True) == []
     [work] = await other.fetch()
@@ -210,7 +210,7 @@ async def test_leases_over_http_compete_with_a_pool(
 ) -> None:
     busy = await join()
     await ann.send_many([{"subject": POOL, "payload": number} for number in range(2)])
-    assert (await busy.receive(5)).payload == 0
+    assert (await busy.receive(60)).payload == 0
 
     def lease() -> list[object]:
         with closing(HttpClient(relay.url)) as api:
@@ -228,7 +228,7 @@ async def test_a_dropped_message_of_a_blocked_sender_does_not_keep_others_away(
     worker.block("agent.ann")
     await ann.send(POOL, "buy now")
     await bob.send(POOL, "please")
-    assert (await worker.receive(5)).payload == "please"
+    assert (await worker.receive(60)).payload == "please"
 
 
 async def test_blocking_workers_share_a_mailbox(relay: ListeningRelay) -> None:
@@ -239,7 +239,7 @@ async def test_blocking_workers_share_a_mailbox(relay: ListeningRelay) -> None:
             blocking.connect(relay.url, identity, shared=True) as second,
         ):
             first.send_many([{"subject": POOL, "payload": number} for number in range(2)])
-            got = [first.receive(5), second.receive(5)]
+            got = [first.receive(60), second.receive(60)]
             assert {one.payload for one in got} == {0, 1}
             for message in got:
                 message.ack()
@@ -256,9 +256,9 @@ async def test_the_messages_of_a_stuck_worker_go_to_another_and_it_is_counted(
         connect(relay.url, identities("agent.ann")) as ann,
     ):
         await ann.send(POOL, "work")
-        assert (await stuck.receive(10)).payload == "work"
+        assert (await stuck.receive(60)).payload == "work"
         async with connect(relay.url, identities(POOL), shared=True) as other:
-            async with await other.receive(30) as message:
+            async with await other.receive(60) as message:
                 assert message.payload == "work"
                 assert message.attempt >= 2
             metrics = await asyncio.to_thread(httpx.get, f"{relay.url}/metrics")

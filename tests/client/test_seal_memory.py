@@ -68,7 +68,7 @@ async def delivering(
         await connection.send_frame(*messages)
         await connection.stay_open()
 
-    usual = ClientOptions(connect_timeout_s=5.0, close_timeout_s=0.2, **options)
+    usual = ClientOptions(connect_timeout_s=60.0, close_timeout_s=0.2, **options)
     async with run_fake_relay(deliver) as url, connect(url, identity, options=usual) as agent:
         yield agent
 
@@ -76,7 +76,7 @@ async def delivering(
 async def problem_of(identity: Identity, delivered: frames.Message, **options: Any) -> str:
     """Return why a message is not opened; empty if it is."""
     async with delivering(identity, delivered, **options) as agent:
-        received = await agent.receive(5)
+        received = await agent.receive(60)
         assert received.payload == (None if received.problem else SECRET)
         await received.ack()
         return received.problem or ""
@@ -107,7 +107,7 @@ async def test_a_changed_key_is_accepted_once_its_line_is_removed(
 async def test_keys_without_a_file_are_remembered_in_memory() -> None:
     bob = Identity.new("agent.bob")
     async with delivering(bob, sealed(bob, "m-1"), sealed(bob, "m-2", by=IMPOSTOR)) as agent:
-        first, second = [await agent.receive(5) for _ in range(2)]
+        first, second = [await agent.receive(60) for _ in range(2)]
         assert (first.problem, second.payload) == (None, None)
         assert "another key" in (second.problem or "")
         agent.trust(IMPOSTOR.card)
@@ -119,7 +119,7 @@ async def test_nothing_is_sealed_to_a_card_with_a_changed_key(
     bob: Identity, tmp_path: Path
 ) -> None:
     async with delivering(bob, sealed(bob)) as agent:
-        await agent.receive(5)
+        await agent.receive(60)
         with pytest.raises(CardChanged) as raised:
             await agent.send("agent.ann", SECRET, seal_to=IMPOSTOR.card)
         assert str(tmp_path / "bob.key.known") in str(raised.value)
@@ -166,7 +166,7 @@ async def test_a_changed_header_is_reported_and_the_content_withheld(
 async def test_the_time_of_the_seal_is_that_of_the_sender(bob: Identity) -> None:
     delivered = sealed(bob, age_ms=60_000)
     async with delivering(bob, delivered) as agent:
-        received = await agent.receive(5)
+        received = await agent.receive(60)
         assert received.sealed_at == delivered.envelope.created_at
 
 
@@ -189,7 +189,7 @@ async def test_a_seal_of_version_1_opens_unless_its_sender_is_trusted(is_trusted
         if is_trusted:
             agent.trust(alice)
         asking = asyncio.create_task(agent.send("agent.alice", "what is new?"))
-        received = await agent.receive(5)
+        received = await agent.receive(60)
         asking.cancel()
         assert received.sealed_at is None
         assert received.payload == (None if is_trusted else {"text": "hello"})
@@ -223,7 +223,7 @@ async def test_an_acknowledged_seal_does_not_open_again_after_its_id_is_forgotte
     async with run_fake_relay(replay) as url, connect(url, bob, options=options) as agent:
         problems = []
         for _ in range(3):
-            received = await agent.receive(5)
+            received = await agent.receive(60)
             await received.ack()
             problems.append(received.problem or "")
     assert problems[:2] == ["", ""]
@@ -234,7 +234,7 @@ async def test_an_unacknowledged_seal_opens_at_every_delivery(bob: Identity) -> 
     delivered = sealed(bob)
     for _ in range(3):
         async with delivering(bob, delivered) as agent:
-            assert (await agent.receive(5)).payload == SECRET
+            assert (await agent.receive(60)).payload == SECRET
 
 
 async def test_a_seal_does_not_open_under_another_id(bob: Identity) -> None:

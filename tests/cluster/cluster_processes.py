@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.harness.nats_server import NatsServer, free_port
+from bench.peers.ports import free_port
+from tests.harness.nats_server import NatsServer
 from tests.harness.relay_process import RelayProcess
 from waypost.cluster.layout import Layout, create_cluster
 from waypost.cluster.shared_files import CONFIG_KEY

@@ -1,6 +1,5 @@
 """JetStream as a log when servers end, streams are full or gone, and others write to them."""
 
-import gc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from waypost.relay.journal.log import Appended, Conflict, Unknown
 pytestmark = [
     pytest.mark.process,
     # nats-py leaves the socket of a connection that it lost to the garbage collector.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 CLUSTER = "tests"
 SUBJECT = f"waypost.{CLUSTER}.0"
@@ -38,17 +37,17 @@ async def client(server: NatsServer) -> AsyncIterator[Client]:
     await create_stream(client, CLUSTER, 0, replicas=1)
     yield client
     await disconnect(client)
-    gc.collect()
 
 
 @pytest.fixture
 def log(client: Client) -> JetStreamLog:
-    return JetStreamLog(client, stream_name(CLUSTER, 0), SUBJECT, timeout_s=1.0)
+    return JetStreamLog(client, stream_name(CLUSTER, 0), SUBJECT)
 
 
 async def test_an_append_without_a_server_has_an_unknown_outcome(
-    log: JetStreamLog, server: NatsServer
+    client: Client, server: NatsServer
 ) -> None:
+    log = JetStreamLog(client, stream_name(CLUSTER, 0), SUBJECT, timeout_s=1.0)
     server.kill()
     assert isinstance(await log.append(0, Batches().make()), Unknown)
     with pytest.raises(LogUnavailable, match="did not answer within 1 s"):
@@ -58,9 +57,8 @@ async def test_an_append_without_a_server_has_an_unknown_outcome(
 
 
 async def test_after_a_restart_the_same_append_can_be_repeated_and_counts_once(
-    client: Client, server: NatsServer
+    log: JetStreamLog, server: NatsServer
 ) -> None:
-    log = JetStreamLog(client, stream_name(CLUSTER, 0), SUBJECT)
     batches = Batches()
     first, second = batches.make(), batches.make()
     assert await log.append(0, first) == Appended(1)

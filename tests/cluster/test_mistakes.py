@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 from nats.js.api import StreamConfig
 
+from bench.peers.ports import free_port
 from tests.cli.conftest import CommandLine
 from tests.cluster.cluster_processes import NodeProcess
 from tests.eventually import eventually_blocking
-from tests.harness.nats_server import NatsServer, free_port
+from tests.harness.nats_server import NatsServer
 from waypost.cluster.streams import connect, disconnect, stream_name
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-ENDS_WITHIN_S = 40
+ENDS_WITHIN_S = 60
 NUMBERS = itertools.count()
 
 

@@ -57,7 +57,7 @@ class Nodes:
 
 
 async def is_served(url: str) -> bool:
-    async with httpx.AsyncClient(timeout=5) as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         return (await http.get(f"{url}/readyz")).status_code == 200
 
 
@@ -107,7 +107,7 @@ class Probes:
         self.count = 0
 
     async def run(self) -> None:
-        async with httpx.AsyncClient(timeout=30) as http:
+        async with httpx.AsyncClient(timeout=60) as http:
             while not self.is_over:
                 self.count += 1
                 message = {"subject": "agent.a", "payload": self.count}
@@ -169,7 +169,7 @@ async def _use_new_owner(nodes: Nodes, keys: dict[str, Identity]) -> None:
 async def _old_owner_recovers(nodes: Nodes, keys: dict[str, Identity]) -> None:
     """Heal the cut, stop the new owner, and find everything at the old one, once."""
     nodes.heal()
-    async with httpx.AsyncClient(timeout=5) as http:
+    async with httpx.AsyncClient(timeout=60) as http:
 
         async def follows() -> bool:
             shown = (await http.get(f"{nodes.old.url}/metrics")).text

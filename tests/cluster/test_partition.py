@@ -22,7 +22,7 @@ from waypost.relay.errors import RelayStopped
 pytestmark = [
     pytest.mark.process,
     # nats-py leaves the socket of a connection that it lost to the garbage collector.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 LEASE_S = 1.0
 NUMBERS = itertools.count()

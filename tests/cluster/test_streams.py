@@ -10,7 +10,8 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import DiscardPolicy, StorageType, StreamConfig
 
-from tests.harness.nats_server import NatsServer, free_port
+from bench.peers.ports import free_port
+from tests.harness.nats_server import NatsServer
 from waypost.cluster.streams import (
     CLUSTER_KEY,
     check_sync,

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from tests.dashboard.dashboard_relay import DashboardRelay
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-PATIENCE_MS = 10_000
+PATIENCE_MS = 60_000
 
 OpenPage = Callable[..., Page]
 

@@ -206,7 +206,7 @@ def test_the_leases_of_a_connected_agent_are_released_and_it_is_disconnected(
 ) -> None:
     with connect(relay.url, Identity.new("agent.hung")) as agent:
         relay.publish("agent.hung", "for a worker that hangs")
-        message = agent.receive(5)
+        message = agent.receive(60)
         page = open_page("#/agents")
         row = page.get_by_role("row", name=re.compile("^agent.hung"))
         expect(row).to_contain_text("alive")

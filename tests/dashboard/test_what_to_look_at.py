@@ -36,7 +36,7 @@ def troubled(tmp_path: Path) -> Iterator[DashboardRelay]:
     flood(relay)
     with connect(relay.url, Identity.new("agent.hung")) as agent:
         relay.publish("agent.hung")
-        agent.receive(5)
+        agent.receive(60)
         eventually_blocking(lambda: set(NAMED) <= named_in(relay), "all four to be named")
         yield relay
     relay.end()

@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.nats_jetstream import find_server
+from bench.peers.ports import free_port
 from tests.e2e import transcripts
 from tests.e2e.test_readme import ROOT, read
 from tests.eventually import eventually_blocking
@@ -106,7 +106,7 @@ class Reader:
         self._directory = home / "waypost"
         self._directory.mkdir()
         self._terminals: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
-        self._ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))  # others use them, too
+        self._ports = {shown: str(free_port()) for shown in PORTS}  # others use those shown
         program = f'exec {sys.executable} -m waypost "$@"\n'
         self._write("waypost", f"#!/bin/sh\n{program}")
         self._write("run", f'#!/bin/sh\ntest "$1" = waypost && shift\n{program}')
@@ -208,13 +208,3 @@ class Reader:
         for shown, port in self._ports.items():
             printed = printed.replace(port, shown)
         return printed
-
-
-def free_ports(count: int) -> list[str]:
-    """Return ports that no one listens on now."""
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [str(one.getsockname()[1]) for one in listeners]
-    finally:
-        for one in listeners:
-            one.close()

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 from typer.core import TyperGroup
 
+from tests.cli.command_tree import command_tree
 from tests.docs.page_runner import Reader, masked, matches, pieces
 from tests.e2e.test_readme import ROOT, read
-from waypost.cli.app import app
 
 FOLLOWED = {
     "protect-an-agent-from-floods": 4,
@@ -46,7 +45,7 @@ def commands() -> Iterator[Any]:
 
 @pytest.mark.parametrize("words", list(commands()))
 def test_a_command_on_a_page_is_valid(words: list[str]) -> None:
-    command: Any = typer.main.get_command(app)
+    command: Any = command_tree()
     while isinstance(command, TyperGroup):
         assert words[0] in command.commands
         command, words = command.commands[words[0]], words[1:]

@@ -37,7 +37,7 @@ def run_demo(directory: Path) -> tuple[str, str, int]:
             if line.startswith(CONTINUES):
                 break
         if found := re.search(r"^Dashboard +(\S+)$", printed, re.MULTILINE):
-            urllib.request.urlopen(f"{found[1]}healthz", timeout=30).close()
+            urllib.request.urlopen(f"{found[1]}healthz", timeout=60).close()
         demo.send_signal(signal.SIGINT)
         rest, problems = demo.communicate()
     finally:

@@ -16,12 +16,11 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from tests.architecture.test_docs import NAMED_TEST, names_a_test
+from tests.cli.command_tree import command_tree
 from waypost import Reason, Settings
-from waypost.cli.app import app
 from waypost.policy.access import parse_rules
 from waypost.policy.breakers import TRANSITIONS
 from waypost.policy.settings import lint, merge_settings, to_config_document
@@ -132,7 +131,7 @@ def test_the_served_relay_of_the_readme_works(tmp_path: Path) -> None:
         )
     finally:
         first.terminate()
-        first.communicate(timeout=30)
+        first.communicate(timeout=60)
     assert (first.returncode, second.returncode) == (0, 0), second.stderr
     lines = re.sub(r"\b01[0-9A-Z]{24}\b", "ID", second.stdout).splitlines()
     expected = re.sub(r"\b01[0-9A-Z]{24}\b", "ID", printed).splitlines()
@@ -175,7 +174,7 @@ def commands() -> Iterator[Any]:
 
 @pytest.mark.parametrize("words", list(commands()))
 def test_a_command_on_a_page_is_valid(words: list[str]) -> None:
-    command: Any = typer.main.get_command(app)
+    command: Any = command_tree()
     while isinstance(command, TyperGroup):
         assert words[0] in command.commands
         command, words = command.commands[words[0]], words[1:]
@@ -192,7 +191,7 @@ def verbs(group: Any, prefix: str = "") -> Iterator[tuple[str, TyperCommand]]:
 
 def test_the_page_on_the_command_line_shows_every_command_and_option() -> None:
     page = read(COMMAND_LINE)
-    group = typer.main.get_command(app)
+    group = command_tree()
     absent = [name for name, _ in verbs(group) if f"waypost {name}" not in page]
     absent += [
         f"{name} {option}"

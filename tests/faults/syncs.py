@@ -20,7 +20,7 @@ class Syncs:
 
     def __call__(self, descriptor: int) -> None:
         self.begun += 1
-        assert self._open.wait(timeout=30), "a sync was held back for ever"
+        assert self._open.wait(timeout=60), "a sync was held back for ever"
         if self.fail_next:
             raise self.fail_next.pop(0)
         self._real(descriptor)

@@ -82,7 +82,7 @@ async def test_a_mailbox_that_stays_broken_opens_its_breaker(tmp_path: Path) -> 
     for n in range(3):
         result = await relay.publish("agent.a", n, sender="agent.x")
         assert result.delivered_to == 1
-        await eventually(lambda n=n: failures(relay) == n + 1, f"failure {n + 1}", timeout_s=5)
+        await eventually(lambda n=n: failures(relay) == n + 1, f"failure {n + 1}")
     rejected = await relay.publish("agent.a", 3, sender="agent.x")
     assert [one.reason for one in rejected.rejected] == ["circuit_open"]
     await relay.close()

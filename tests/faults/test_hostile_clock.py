@@ -161,7 +161,7 @@ async def test_waits_end_in_time_although_the_clock_was_set_back(
         relay.register_endpoint("agent.a")
         await relay.publish("agent.a", 1, sender="agent.x")
         clock.offset_us = offset_us
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert len(await relay.lease("agent.a")) == 1
             assert await relay.lease("agent.a", wait=0.02) == []
             with pytest.raises(RequestTimedOut):
@@ -176,7 +176,7 @@ async def test_maintenance_continues_after_the_clock_was_set_back(tmp_path: Path
         await eventually(lambda: swept, "the first sweep")
         clock.offset_us = -YEAR_US
         count = len(swept)
-        await eventually(lambda: len(swept) > count + 3, "more sweeps", timeout_s=5)
+        await eventually(lambda: len(swept) > count + 3, "more sweeps")
 
 
 async def test_a_relay_opened_with_a_clock_behind_its_journal_works(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_a_relay_opened_with_a_clock_behind_its_journal_works(tmp_path: Pa
         relay.register_endpoint("agent.a")
         await relay.publish("agent.a", 1, sender="agent.x")
     clock.offset_us = 0
-    async with Relay(tmp_path, settings=settings(), clock=clock) as relay, asyncio.timeout(10):
+    async with Relay(tmp_path, settings=settings(), clock=clock) as relay, asyncio.timeout(60):
         handled: list[object] = []
         relay.subscribe("agent.a", lambda envelope: handled.append(envelope.payload))
         await relay.publish("agent.a", 2, sender="agent.x")
@@ -228,7 +228,7 @@ async def test_a_delayed_message_ends_a_waiting_lease_after_a_restart(tmp_path: 
         waiting = asyncio.create_task(relay.lease("agent.a", wait=600))
         await asyncio.sleep(0)
         clock.advance_ms(60_000)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert [one.id for one in await waiting] == [result.message_id]
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from bench.peers.nats_jetstream import find_server
+from bench.peers.ports import free_port
 from tests.eventually import eventually_blocking
 
-ENDS_WITHIN_S = 10
+ENDS_WITHIN_S = 60.0
 STARTS_WITHIN_S = 60
 MAX_PAYLOAD = 16 * 1024
 
@@ -78,12 +79,6 @@ class NatsServer:
             if process is not None:
                 process.kill()
                 process.wait(ENDS_WITHIN_S)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def is_open(port: int) -> bool:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-ENDS_WITHIN_S = 30
+ENDS_WITHIN_S = 60.0
 _URL = re.compile(r"https?://\S+")
 
 

@@ -32,5 +32,5 @@ def start(home: Path, *arguments: str) -> "subprocess.Popen[str]":
 
 def ended(process: "subprocess.Popen[str]", typed: str = "") -> tuple[int, str, str]:
     """Close stdin and wait; return exit code, stdout and stderr."""
-    out, err = process.communicate(typed, timeout=30)
+    out, err = process.communicate(typed, timeout=60)
     return process.returncode, out, err

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli.command_tree import CliRunner
 from tests.cli.conftest import WIDE
 from tests.mcp.processes import key_file
 from waypost.cli.app import app

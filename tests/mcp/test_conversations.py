@@ -64,7 +64,7 @@ async def test_only_the_recipient_of_a_request_can_answer_it(
     [(question, _)] = await bob.read()
     await bob.send("agent.mallory", "what shall I say?", in_reply_to=question)
     async with connect(relay.url, Identity.new("agent.mallory")) as mallory:
-        heard = await mallory.receive(5)
+        heard = await mallory.receive(60)
         forged = msgspec.structs.replace(heard.envelope, id=question)
         assert (await mallory.send("agent.ann", "I am bob", parent=forged)).delivered_to == 1
     await ann.has_unread(1)

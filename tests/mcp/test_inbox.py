@@ -160,7 +160,7 @@ async def test_a_wait_ends_with_the_first_message(ann: Model, bob: Model) -> Non
     await bob.facts("relay_status")  # answered after the wait has begun
     assert not waiting.done()
     await ann.send("agent.bob", "at last")
-    assert [text for _, text in await asyncio.wait_for(waiting, 5)] == ["at last"]
+    assert [text for _, text in await asyncio.wait_for(waiting, 60)] == ["at last"]
 
 
 @pytest.mark.parametrize(

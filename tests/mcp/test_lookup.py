@@ -142,7 +142,7 @@ def test_every_final_event_of_a_message_has_an_outcome_text() -> None:
 
 async def wait_for_history(model: Model, message_id: str, word: str) -> str:
     """Return the history of a message once it contains `word`."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while word not in (output := await model.call_ok("relay_explain", message_id=message_id)):
             pass
     return output

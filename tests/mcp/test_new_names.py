@@ -47,7 +47,7 @@ async def test_each_window_gets_a_name_of_its_own_and_the_next_one_a_free_one(
     second = windows(*me)
     await connected(relay, "agent.me", "agent.me.2")
     keys = {relay.context.authenticator.key_of(one) for one in ("agent.me", "agent.me.2")}
-    first.communicate("", timeout=30)
+    first.communicate("", timeout=60)
     await connected(relay, "agent.me.2")
     windows(*me)
     await connected(relay, "agent.me", "agent.me.2")

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
+from tests.cli.command_tree import command_tree
 from tests.mcp.models import Model
-from waypost.cli.app import app
 from waypost.policy.reasons import Reason
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -31,7 +30,7 @@ def first_column(text: str) -> set[str]:
 
 
 def options() -> dict[str, Any]:
-    command: Any = typer.main.get_command(app)
+    command: Any = command_tree()
     return {one.opts[0]: one for one in command.commands["mcp"].params if one.name != "help"}
 
 

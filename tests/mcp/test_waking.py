@@ -176,7 +176,7 @@ async def test_a_host_of_the_newer_protocol_listens_to_the_resource(
 ) -> None:
     async with bob.client.listen(resource_subscriptions=[INBOX_URI]) as events:
         await ann.send("agent.bob", "news")
-        assert await asyncio.wait_for(anext(events), 20) == ResourceUpdated(uri=INBOX_URI)
+        assert await asyncio.wait_for(anext(events), 60) == ResourceUpdated(uri=INBOX_URI)
     assert [text for _, text in await bob.read(wait_seconds=0)] == ["news"]
 
 

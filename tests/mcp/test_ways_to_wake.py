@@ -64,7 +64,7 @@ class Agents:
             listener = self.user.start_command(
                 "listen", "agent.worker", "--exec", command, "--reply"
             )
-            stack.callback(listener.communicate, timeout=30)
+            stack.callback(listener.communicate, timeout=60)
             stack.callback(listener.send_signal, signal.SIGINT)
             yield self
 

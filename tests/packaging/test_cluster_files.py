@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from bench.peers.nats_jetstream import find_server
+from bench.peers.ports import free_port
 from tests.eventually import eventually_blocking
-from tests.harness.nats_server import free_port, is_open
+from tests.harness.nats_server import is_open
 from tests.packaging.distribution import ROOT
 
 FILES = ROOT / "deploy" / "cluster"

@@ -97,12 +97,12 @@ def test_with_the_server_a_relay_is_served(installed: Install) -> None:
         said = relay.stdout.readline()
         found = re.search(r"at (http://\S+)$", said)
         assert found is not None, said
-        with urllib.request.urlopen(f"{found[1]}/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(f"{found[1]}/healthz", timeout=60) as answer:
             assert json.load(answer) == {"status": "up"}
         sent = environment.waypost("send", "agent.a", "1", "--url", found[1])
         assert sent.returncode == 0, sent.stderr
         relay.send_signal(signal.SIGTERM)
-        relay.communicate(timeout=30)
+        relay.communicate(timeout=60)
         assert relay.returncode == 0
     finally:
         relay.kill()

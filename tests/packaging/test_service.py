@@ -97,7 +97,7 @@ def test_a_relay_runs_without_writable_executable_memory(tmp_path: Path) -> None
         assert done.returncode == 0, done.stderr
     finally:
         relay.terminate()
-        _, log = relay.communicate(timeout=30)
+        _, log = relay.communicate(timeout=60)
     assert relay.returncode == 0, log
 
 

@@ -33,7 +33,7 @@ class Series(NamedTuple):
 
 
 def metrics_at(url: str) -> str:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 
 
@@ -54,7 +54,7 @@ async def node_metrics(directory: Path) -> str:
 @pytest.fixture(scope="module")
 def series(tmp_path_factory: pytest.TempPathFactory) -> Series:
     with serving(tmp_path_factory.mktemp("watched")) as relay:
-        urllib.request.urlopen(f"{relay.url}/healthz", timeout=10).close()
+        urllib.request.urlopen(f"{relay.url}/healthz", timeout=60).close()
         text = metrics_at(relay.url)
     text += asyncio.run(node_metrics(tmp_path_factory.mktemp("node")))
     found = Series(set(), {})

@@ -131,7 +131,7 @@ def test_the_ports_of_a_session_ask_for_a_secret(spark: SparkSession) -> None:
 def _call_without_secret(port: int) -> bytes:
     """Send a remote call in Spark's protocol; returns the answer."""
     call = struct.pack(">BQI", 3, 1, 4) + b"call"
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(struct.pack(">Q", 8 + len(call)) + call)
         return connection.recv(4096)
 

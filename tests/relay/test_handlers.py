@@ -44,7 +44,7 @@ async def test_handlers_of_different_endpoints_run_at_the_same_time(relay: Relay
     both = asyncio.Barrier(2)
 
     async def meet(envelope: Envelope) -> None:
-        await asyncio.wait_for(both.wait(), 10)
+        await asyncio.wait_for(both.wait(), 60)
 
     relay.subscribe("agent.*", meet)
     await send(relay, to="agent.*")

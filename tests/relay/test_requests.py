@@ -138,7 +138,7 @@ async def test_a_broadcast_is_not_taken_for_a_reply(data: Path) -> None:
     async with Relay(data) as relay:
         relay.register_endpoint("agent.slow")
         asked = asyncio.ensure_future(
-            relay.request("agent.slow", "?", sender="agent.me", timeout=5)
+            relay.request("agent.slow", "?", sender="agent.me", timeout=60)
         )
         (question,) = await relay.lease("agent.slow", wait=5)
         shouted = await relay.publish(">", "hear ye", sender="agent.crier")

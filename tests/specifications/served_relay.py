@@ -14,7 +14,7 @@ from tests.harness.listening_relay import ListeningRelay, served_settings
 from waypost.client import Identity
 from waypost.testing import ManualClock
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 Operation = dict[str, Any]
 
 

@@ -213,7 +213,7 @@ def test_senders_without_recent_calls_are_swept(guard: MessagingGuard, clock: Ma
 @pytest.mark.process
 def test_the_timer_of_the_sweep_does_not_keep_the_process_alive() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
     )
     assert "circuit_breaker_transitions" in done.stdout
 
@@ -315,7 +315,7 @@ async def test_the_guard_limits_the_requests_of_an_agent_to_ten_a_minute(
     ):
         for number in range(10):
             asked = asyncio.ensure_future(agent.request("agent.r", number))
-            async with await other.receive(5) as message:
+            async with await other.receive(60) as message:
                 await message.reply("yes")
             await asked
         with pytest.raises(RequestBlocked) as blocked:

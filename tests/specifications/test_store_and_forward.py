@@ -320,7 +320,7 @@ async def test_a_killed_relay_has_kept_every_message_that_it_accepted(tmp_path: 
     first.end(signal.SIGKILL)
     with serving(tmp_path) as second:
         async with connect(second.url, Identity.new("agent.a")) as agent:
-            received = [await agent.receive(10) for _ in range(20)]
+            received = [await agent.receive(60) for _ in range(20)]
     assert [one.id for one in received] == accepted
     assert [one.payload for one in received] == list(range(20))
 

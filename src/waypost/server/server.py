@@ -11,7 +11,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import Protocol, cast
 
 import msgspec
 import uvicorn
@@ -39,17 +38,14 @@ from waypost.server.origins import own_origins, parse_origin
 from waypost.server.pipeline_jobs import PipelineJobs
 from waypost.server.proxies import TrustedProxies
 from waypost.server.sessions.hub import Hub
-from waypost.server.sockets.acceptor import Acceptor
 from waypost.server.sockets.http import BoundedHttp
-from waypost.server.sockets.open_files import connections_allowed
+from waypost.server.sockets.server import ListeningServer, Served
 from waypost.server.sockets.websocket import BoundedWebSocket
 from waypost.server.webhooks.webhooks import Webhooks
 from waypost.server.websocket import Connection
 
 log = logging.getLogger("waypost.server")
 
-SHUTDOWN_WAIT_S = 2.0
-"""The time that connected agents have to disconnect."""
 CONNECT_PATH = "/v1/connect"
 
 
@@ -203,21 +199,6 @@ def with_connections(app: ASGIApp, context: ServerContext) -> ASGIApp:
     return call
 
 
-class Served(Protocol):
-    """What a server listens for: one relay, or a node with several.
-
-    Of at most `connections_max` connections, agents may have as many as `limit_sessions` is called
-    with. `failure` returns the cause when it cannot go on.
-    """
-
-    connections_max: int
-
-    def limit_sessions(self, sessions_max: int) -> None: ...
-    def disconnect_all(self) -> None: ...
-    async def wait_until_empty(self) -> None: ...
-    async def failure(self) -> str: ...
-
-
 class ServedRelay:
     """One relay, with its agents and viewers."""
 
@@ -243,58 +224,6 @@ class ServedRelay:
         return await self._context.relay.inspect().journal_failure()
 
 
-class _Server(uvicorn.Server):
-    """Reports when it is ready, and disconnects agents and viewers before it stops."""
-
-    def __init__(
-        self, config: uvicorn.Config, served: Served, on_ready: Callable[[], None]
-    ) -> None:
-        super().__init__(config)
-        self._served = served
-        self._on_ready = on_ready
-        self._acceptors: list[Acceptor] = []
-        self._connections_max = connections_allowed(served.connections_max)
-        served.limit_sessions(self._connections_max - self._connections_max // 8)
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then report that requests are accepted."""
-        await super().startup([])
-        for listener in sockets or []:
-            acceptor = Acceptor(
-                listener,
-                self._make_protocol,
-                self.server_state.connections,
-                connections_max=self._connections_max,
-                tls=self.config.ssl,
-            )
-            acceptor.start(self.config.backlog)
-            self._acceptors.append(acceptor)
-            self.servers.append(cast(asyncio.Server, acceptor))
-        self._on_ready()
-
-    async def on_tick(self, counter: int) -> bool:
-        """End connections that are past their deadline, once a second."""
-        if counter % 10 == 0:
-            for acceptor in self._acceptors:
-                await acceptor.sweep()
-        return await super().on_tick(counter)
-
-    def _make_protocol(self) -> BoundedHttp:
-        return BoundedHttp(self.config, self.server_state, self.lifespan.state)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Disconnect agents and viewers, then shut down."""
-        for server in self.servers:
-            server.close()
-        self._served.disconnect_all()
-        try:
-            async with asyncio.timeout(SHUTDOWN_WAIT_S):
-                await self._served.wait_until_empty()
-        except TimeoutError:
-            pass
-        await super().shutdown(sockets)
-
-
 async def serve(
     context: ServerContext, listen: Listen, on_ready: Callable[[str], None] = lambda url: None
 ) -> None:
@@ -318,7 +247,7 @@ async def serve_app(
         url = _url(listen, host, port)
         gate = Gate(app, origins, TrustedProxies(listen.trusted_proxies))
         log.info("accepting requests and proofs for %s", origins)
-        server = _Server(_config(gate, listen), served, lambda: on_ready(url))
+        server = ListeningServer(_config(gate, listen), served, lambda: on_ready(url))
         watching = asyncio.create_task(_stop_on_failure(server, served))
         try:
             await server.serve(sockets=[listener])
@@ -328,11 +257,11 @@ async def serve_app(
         raise RelayStopped(watching.result())
 
 
-async def _stop_on_failure(server: _Server, served: Served) -> str:
+async def _stop_on_failure(server: ListeningServer, served: Served) -> str:
     """Stop serving when the journal has failed for good: a new process can recover it."""
     failure = await served.failure()
     log.critical("stopping: %s", failure)
-    server.should_exit = True
+    server.stop()
     return failure
 
 

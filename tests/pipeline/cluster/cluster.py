@@ -142,7 +142,7 @@ def _process(directory: Path, command: list[str]) -> Iterator[Path]:
     finally:
         process.terminate()
         try:
-            process.wait(timeout=30)
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

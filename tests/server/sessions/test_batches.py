@@ -159,7 +159,7 @@ async def test_agents_send_many_and_get_a_result_and_a_confirmation_of_each(
         results = await sender.send_many(wanted)
         received = []
         for _ in wanted:
-            received.append(await recipient.receive(timeout=20))
+            received.append(await recipient.receive(timeout=60))
             await received[-1].ack()
         assert [one.payload for one in received] == list(range(300))
         assert [one.message_id for one in results] == [one.id for one in received]

@@ -45,7 +45,7 @@ async def rejected(agent: RawAgent) -> int:
     assert error.fatal
     assert error.error
     end = await agent.end()
-    await asyncio.wait_for(task_of(agent), 5)
+    await asyncio.wait_for(task_of(agent), 60)
     return end.code
 
 

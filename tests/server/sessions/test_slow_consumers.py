@@ -47,7 +47,7 @@ async def test_a_slow_consumer_delays_no_other_and_is_disconnected_at_the_bound(
         await one.send("agent.sloth", "for you")
         await one.send("agent.two", "and for you")
         await two.ack(await two.until(frames.Message))
-    await asyncio.wait_for(sloth.transport.task, 10)
+    await asyncio.wait_for(sloth.transport.task, 60)
     subjects = {agent.subject for agent in server.context.hub.connected()}
     assert subjects == {"agent.one", "agent.two"}
     await assert_works(one)
@@ -67,7 +67,7 @@ async def test_messages_unread_by_a_slow_consumer_are_delivered_after_reconnect(
     transport.reads.clear()
     server.store(60)
     await server.wait_until_idle()
-    await asyncio.wait_for(transport.task, 10)
+    await asyncio.wait_for(transport.task, 60)
     monkeypatch.undo()
     back = RawAgent(MemoryTransport(server.context, JSON_PROTOCOL))
     await back.authenticate(identities("agent.a"))
@@ -107,7 +107,8 @@ async def test_a_rejected_flood_is_read_more_slowly_and_delays_no_other(
     for _ in range(30):
         await flooder.begin_send("not an address", 1)
     await assert_works(other)
-    meanwhile = monotonic() - begun
+    assert isinstance(flooder.transport, MemoryTransport)
+    assert flooder.transport.unread_count < 15
     for _ in range(30):
         await flooder.expect(frames.Error)
     await flooder.send_frame(frames.Ack(ids=[]))
@@ -115,7 +116,6 @@ async def test_a_rejected_flood_is_read_more_slowly_and_delays_no_other(
     assert isinstance(answer, frames.SendResult)
     took = monotonic() - begun
     assert took > sum(range(30)) / 1000
-    assert meanwhile < took / 2
     assert (await flooder.send("agent.echo", "quick again")).ref is not None
     await flooder.disconnect()
     await other.disconnect()

@@ -88,7 +88,7 @@ async def fill_inbox_of_ann(relay: ListeningRelay) -> None:
 async def received(relay: ListeningRelay, number: int) -> list[Message]:
     """Return the first messages of `agent.bob`."""
     async with connected(relay, BOB) as bob:
-        return [await bob.receive(5) for _ in range(number)]
+        return [await bob.receive(60) for _ in range(number)]
 
 
 async def dead_letters(relay: ListeningRelay, sender: str = "") -> set[str]:
@@ -144,7 +144,7 @@ async def test_the_share_of_strangers_is_the_same_after_a_restart(relay: Listeni
     messages = await received(relay, 1)
     assert accepted(await send(relay, new_name(), [1])) == 0
     async with connected(relay, BOB) as bob:
-        message = await bob.receive(5)
+        message = await bob.receive(60)
         await message.ack()
     assert message.id == messages[0].id
     assert accepted(await send(relay, new_name(), [1])) == 1
@@ -160,7 +160,7 @@ async def test_the_absent_sender_of_evicted_messages_finds_a_notice(small: Liste
     lost = await dead_letters(small, "agent.ann")
     assert {first.message_id, second.message_id} <= lost
     async with connected(small, ANN) as ann:
-        notices = [await ann.receive(5) for _ in lost]
+        notices = [await ann.receive(60) for _ in lost]
     assert {one.sender for one in notices} == {"_relay"}
     assert [one.eviction.message_ids for one in notices if one.eviction] == [
         [message_id] for message_id in sorted(lost)
@@ -178,7 +178,7 @@ async def test_a_notice_about_several_messages_survives_a_restart(small: Listeni
     await small.stop()
     await small.start()
     async with connected(small, ANN) as ann:
-        notice = (await ann.receive(5)).eviction
+        notice = (await ann.receive(60)).eviction
     assert notice is not None
     assert len(notice.message_ids) > 1
     assert set(notice.message_ids) == await dead_letters(small, "agent.ann")

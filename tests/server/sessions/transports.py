@@ -12,7 +12,7 @@ from waypost.server.origins import put_origins
 from waypost.server.websocket import Connection
 
 HOST = "relay.test:7171"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class ConnectionEnded(Exception):
@@ -102,6 +102,11 @@ class MemoryTransport:
         if message["type"] == "websocket.close":
             raise ConnectionEnded(message["code"], message["reason"])
         return message["text"] if message.get("text") is not None else message["bytes"]
+
+    @property
+    def unread_count(self) -> int:
+        """How many frames of the relay the agent has not read."""
+        return self._from_relay.qsize()
 
     async def disconnect(self) -> None:
         self._closed = True

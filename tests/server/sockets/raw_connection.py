@@ -56,7 +56,7 @@ class RawConnection:
 
     async def response(self) -> Response:
         """Read one HTTP response."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             status, *lines = head.strip().split("\r\n")
             headers = {
@@ -65,7 +65,7 @@ class RawConnection:
             body = await self.reader.readexactly(int(headers.get("content-length", 0)))
         return Response(int(status.split()[1]), headers, body)
 
-    async def ended(self, timeout_s: float = 20) -> bytes:
+    async def ended(self, timeout_s: float = 60) -> bytes:
         """Return the rest, once the relay has closed the connection."""
         rest = b""
         try:

@@ -148,7 +148,7 @@ async def test_running_out_of_descriptors_pauses_accepting(
         acceptor = Acceptor(listener, Greeter, set(), connections_max=2)
         acceptor.start(5)
         connection = await RawConnection.open(f"127.0.0.1:{listener.getsockname()[1]}")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await made.wait()
         assert await connection.ended() == b""
         assert listener.failures == 0

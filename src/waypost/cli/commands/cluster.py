@@ -1,6 +1,5 @@
 """`cluster`: a relay on several machines, on NATS JetStream."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -72,6 +71,8 @@ def create(
           --node relay-1 --advertise https://relay-1.example:7171
     """
     _require()
+    import asyncio
+
     from waypost.cluster.address import parse_cluster
     from waypost.cluster.layout import Layout, create_cluster
 
@@ -294,6 +295,8 @@ def _check_partitions(numbers: Iterable[int], count: int) -> None:
 
 def _check_sync(urls: list[str] | None) -> None:
     """Raise `LogUnusable` if a server confirms messages before they are on disk."""
+    import asyncio
+
     from waypost.cluster.streams import check_sync
 
     for url in ",".join(urls or ()).replace(",", " ").split():
@@ -316,6 +319,8 @@ def _require() -> None:
 def _with_cluster(text: str, ask: Callable[[Any, str, "SharedValues"], Awaitable[T]]) -> T:
     """Return what `ask` returns for a client of the servers, the name and the shared values."""
     _require()
+    import asyncio
+
     from waypost.cluster.address import parse_cluster
     from waypost.cluster.shared_values import SharedValues
     from waypost.cluster.streams import connect

@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from waypost.pipeline.journal.sources import JournalSource
     from waypost.pipeline.lake.lake import Lake
     from waypost.pipeline.spark.progress import TaskProgress
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class SparkJob:
     """The Spark session of a job, and the progress of its steps."""
 
-    def __init__(self, spark: "Session", progress: Progress, *, on_server: bool) -> None:
+    def __init__(self, spark: "Session", progress: "Progress", *, on_server: bool) -> None:
         self.spark = spark
         self._progress = progress
         self._on_server = on_server
@@ -63,6 +63,7 @@ class SparkJob:
 def start_job(choice: "SparkChoice") -> Iterator[SparkJob]:
     """Start Spark and stop it after the block, or use the server of `waypost pipeline serve`."""
     from msgspec.structs import replace
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from waypost.cli.rendering.console import console
     from waypost.pipeline.spark.session import spark_session
