@@ -46,7 +46,7 @@ export function show(main, { query }) {
       if (stopped) return;
       redraw(purge.parentElement, () => { purge.hidden = !found.total; });
       const left = found.groups_total > GROUPS_MAX ? ` The ${count(GROUPS_MAX)} largest of ${count(found.groups_total)} groups are listed.` : "";
-      setText(summary, `${plural(found.total, "dead letter")}${endpoint ? ` of ${endpoint}` : ""}. Kept with their reason until they are redriven, purged or expire.${left}`);
+      setText(summary, found.total ? `${plural(found.total, "dead letter")}${endpoint ? ` of ${endpoint}` : ""}. Kept with their reason until they are redriven, purged or expire.${left}` : "");
       put(!groups.length ? [emptyNote(endpoint || reason ? "No dead letter matches any more." : "No dead letters: every stored message was delivered, is pending, or has expired.")]
         : reason !== null && endpoint ? [await deadLettersOf(groups[0], after)] : byReason(groups, after));
     } catch (problem) {

@@ -87,7 +87,7 @@ function build(subject, refresh) {
   const tiers = h("div");
   let statusText = "";
   const senders = new LiveTable({
-    caption: "Senders", key: (one) => one.sender, sort: { by: "bytes", down: true }, empty: "No pending messages, so no senders.",
+    caption: "Senders", kind: "few", key: (one) => one.sender, sort: { by: "bytes", down: true }, empty: "No pending messages, so no senders.",
     columns: [
       { name: "sender", label: "Sender", kind: "name", value: (one) => one.sender, cell: linkCell((one) => toSearch({ sender: one.sender, endpoint: subject }), (one) => one.sender) },
       { name: "tier", label: "Tier", value: (one) => one.tier, text: (one) => `${one.tier} ${TIERS[one.tier]}` },
