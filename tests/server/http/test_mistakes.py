@@ -61,7 +61,7 @@ async def test_a_mistake_in_a_message_is_answered_with_what_to_do(
     assert MESSAGES[content] in answered.json()["error"]
 
 
-async def test_an_agent_is_told_where_the_token_of_the_operator_is(served: HttpRelay) -> None:
+async def test_without_the_operators_token_the_error_names_its_file(served: HttpRelay) -> None:
     token = await served.token("agent.web")
     answered = await served.call("GET", "/v1/rules", token=token)
     assert answered.status_code == 403

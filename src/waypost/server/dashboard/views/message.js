@@ -40,7 +40,7 @@ function unknown(problem, id) {
   if (problem.status === 404 || problem.status === 400) {
     return h("div", {}, emptyNote(`No message ${id} in the journal.`),
       h("ul", {}, h("li", {}, "Check the spelling: ids are case-sensitive, with letters, digits, - and _ only."),
-        h("li", {}, "A publish rejected by the rate limit has no id, and so no history."),
+        h("li", {}, "A publish rejected by the rate limit has an id, and a history, only if its sender chose the id."),
         h("li", {}, "Journal segments are deleted after their retention; the pipeline's tables may still have it."),
         h("li", {}, h("a", { href: "#/messages" }, "Search by sender, inbox or time"), " instead.")));
   }
