@@ -50,6 +50,9 @@ AS_AGENT = {
     "webhooks set agent.web https://me:secret@example.com/": "without a user name",
     "webhooks set agent.web https://example.com:0/": "write https://HOST",
     "webhooks set agent.web https://example.com/": "ask the operator to add it",
+    "webhooks set agent.web https://10.0.0.7/": "webhooks.privateHosts of this relay",
+    "webhooks set agent.web http://10.0.0.7/": "webhooks.privateHosts of this relay",
+    "webhooks set agent.web http://example.com/": "a public host needs https://",
     "webhooks set agent.other https://example.com/": "waypost keys new agent.other",
     "webhooks test agent.web": "waypost webhooks set",
     "webhooks remove agent.web": "waypost webhooks set",
@@ -91,6 +94,12 @@ AS_OPERATOR = {
     "keys unbind agent.codr": "waypost names list",
     "names bind agent.codr my-key": "waypost keys show",
     "webhooks test agent.codr": "waypost webhooks set",
+    "agents release agent.codr": "check the spelling",
+    "breakers reset agent.codr": "check the spelling",
+    "dead-letters redrive nothing": "waypost dead-letters list",
+    "scheduled cancel nothing": "waypost scheduled list",
+    "rules remove agent.a agent.b": "waypost rules list",
+    "names unbind agent.codr": "waypost names list",
 }
 
 

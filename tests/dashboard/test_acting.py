@@ -98,6 +98,25 @@ def test_a_purge_deletes_only_the_chosen_dead_letters(
     assert dead_ids(relay, "agent.kept") == ["kept-1"]
 
 
+def test_a_purge_counts_all_that_it_would_delete_whatever_the_view_shows(
+    open_page: OpenPage, own_relay: DashboardRelay
+) -> None:
+    own_relay.dead_letter("agent.other", "other-1")
+    own_relay.dead_letter("agent.mixed", "mixed-1")
+    own_relay.ask("PUT", "/v1/endpoints/service.mixed")
+    own_relay.publish("service.mixed")
+    groups = own_relay.ask("GET", "/v1/dead-letters", params={"group": True})["groups"]
+    kind = next(one["reason"] for one in groups if one["endpoint"] == "agent.mixed")
+    page = open_page(f"#/dead-letters?endpoint=agent.mixed&reason={kind}", at=own_relay)
+    page.get_by_role("button", name="Purge…").click()
+    asked = page.get_by_role("dialog", name="Purge dead letters?")
+    expect(asked).to_contain_text("1 dead letter will be deleted permanently")
+    asked.get_by_label("Of", exact=True).select_option("")
+    expect(asked).to_contain_text("3 dead letters will be deleted permanently")
+    asked.get_by_role("button", name="Purge").click()
+    expect(page.get_by_text("3 dead letters purged.")).to_be_visible()
+
+
 def write(page: Page, settings: object) -> None:
     text = settings if isinstance(settings, str) else json.dumps(settings)
     page.get_by_label("config.json").fill(text)
@@ -229,3 +248,29 @@ def test_the_leases_of_a_connected_agent_are_released_and_it_is_disconnected(
         asked.get_by_role("button", name="Disconnect").click()
         expect(page.get_by_text("Agent disconnected.")).to_be_visible()
         message.ack()
+
+
+def test_to_disconnect_a_worker_is_to_disconnect_its_whole_pool_and_the_dialog_says_so(
+    open_page: OpenPage, relay: DashboardRelay
+) -> None:
+    page, identity = open_page("#/agents"), Identity.new("agent.crew")
+    listed = page.get_by_role("row", name=re.compile("^agent.crew"))
+    with connect(relay.url, identity, shared=True), connect(relay.url, identity, shared=True):
+        expect(listed).to_have_count(2)
+        page.get_by_role("button", name="Disconnect agent.crew").first.click()
+        asked = page.get_by_role("dialog", name="Disconnect this agent?")
+        expect(asked).to_contain_text("All connections of agent.crew end")
+        asked.get_by_role("button", name="Cancel").click()
+
+
+def test_the_inbox_of_a_stuck_agent_says_that_it_is_stuck(
+    open_page: OpenPage, relay: DashboardRelay
+) -> None:
+    with connect(relay.url, Identity.new("agent.frozen")) as agent:
+        relay.publish("agent.frozen")
+        agent.receive(5)
+        page = open_page("#/inboxes/agent.frozen")
+        fact = page.locator(".tiles > div").filter(has_text="Agent")
+        expect(fact).to_contain_text("connected")
+        relay.ask("POST", "/v1/agents/agent.frozen/release")
+        expect(fact).to_contain_text("stuck")

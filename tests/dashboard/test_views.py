@@ -7,8 +7,10 @@ from playwright.sync_api import expect
 
 from tests.dashboard.conftest import OpenPage
 from tests.dashboard.dashboard_relay import DashboardRelay
+from waypost.client import AgentCard, ClientOptions
 from waypost.client.blocking import connect
 from waypost.client.identity import Identity
+from waypost.policy.breakers import Occasion
 
 
 def test_the_overview_has_figures_and_charts_for_screen_readers(
@@ -61,7 +63,7 @@ def test_an_inbox_shows_its_usage_by_sender_and_tier(
     expect(sender).to_contain_text("8")
     expect(sender).to_contain_text("40%")  # of the quota of 20 for unknown senders
     tier = page.get_by_role("row", name=re.compile("^1 unknown"))
-    expect(tier).to_contain_text("20, 256 KiB")
+    expect(tier).to_contain_text("20 messages, 256 KiB")
 
 
 def test_an_unknown_inbox_is_reported(open_page: OpenPage) -> None:
@@ -117,7 +119,7 @@ def test_a_breaker_shows_its_state_and_its_state_changes(
     expect(now.get_by_role("row", name=re.compile("^service.flaky"))).to_contain_text("open")
     moves = page.get_by_role("table", name="State changes")
     moved = moves.get_by_role("row", name=re.compile("service.flaky"))
-    expect(moved).to_contain_text("failure_threshold consecutive failures")
+    expect(moved).to_contain_text("failureThreshold consecutive failures")
 
 
 def test_a_message_is_found_by_its_sender_and_shows_its_history(
@@ -237,3 +239,51 @@ def test_a_message_shows_its_payload_as_text(open_page: OpenPage, relay: Dashboa
     shown = page.get_by_label("Payload")
     expect(shown).to_contain_text('"note": "<img src=x onerror=alert(1)>"')
     expect(shown.locator("img")).to_have_count(0)
+
+
+def test_the_inbox_of_an_agent_shows_its_card_and_its_key(
+    open_page: OpenPage, relay: DashboardRelay
+) -> None:
+    identity = Identity.new("agent.carded")
+    card = AgentCard(description="Adds <b>numbers</b>.", skills=["sum", "mean"], version="1.0")
+    with connect(relay.url, identity, options=ClientOptions(card=card)):
+        page = open_page("#/inboxes/agent.carded")
+        section = page.locator("section").filter(has=page.get_by_role("heading", name="Agent"))
+        expect(section).to_contain_text("Adds <b>numbers</b>.")
+        expect(section).to_contain_text("sum, mean")
+        expect(section).to_contain_text(identity.public_key)
+    relay.publish("agent.uncarded")
+    page = open_page("#/inboxes/agent.uncarded")
+    expect(page.get_by_role("heading", name="By sender")).to_be_visible()
+    expect(page.get_by_role("heading", name="Agent", exact=True)).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"message_id": "said-later", "delay": 3600}, "scheduled"),
+        ({"message_id": "said-nowhere", "subject": "service.unknown"}, "no endpoint matched"),
+    ],
+)
+def test_a_message_says_what_has_become_of_it(
+    open_page: OpenPage, relay: DashboardRelay, fields: dict[str, object], status: str
+) -> None:
+    relay.ask("POST", "/v1/messages", json={"subject": "agent.said", "payload": 1, **fields})
+    page = open_page(f"#/messages/{fields['message_id']}")
+    expect(page.locator(".lead .badge")).to_have_text(status)
+
+
+def test_a_dead_letter_says_so_on_its_own_page(open_page: OpenPage, relay: DashboardRelay) -> None:
+    relay.dead_letter("agent.said", "said-dead")
+    page = open_page("#/messages/said-dead")
+    expect(page.locator(".lead .badge")).to_have_text("rejected, and kept as a dead letter")
+
+
+def test_the_cause_of_a_state_change_names_a_setting_that_exists(
+    open_page: OpenPage, relay: DashboardRelay
+) -> None:
+    page = open_page()
+    words = page.evaluate("import('./dashboard/views/breakers.js').then((one) => one.OCCASIONS)")
+    assert set(words) == {str(one) for one in Occasion if "_" in one}
+    keys = relay.ask("GET", "/v1/config")["settings"]["reliability"]["circuitBreaker"]
+    assert {text.split()[0] for text in words.values()} <= set(keys)

@@ -124,10 +124,7 @@ async def test_a_history_ends_with_the_check_that_rejected(start) -> None:
     assert await history_of(relay, "order-1") == [
         ("check", "rate limit passed: 1/100 in the sender's window"),
         ("check", "backpressure rejected: 1/1 in the mailbox, 254 bytes"),
-        (
-            "rejected",
-            "agent.b -> agent.a: backpressure: backpressure: mailbox full (1/1)",
-        ),
+        ("rejected", "agent.b -> agent.a: backpressure: mailbox full (1/1)"),
     ]
 
 

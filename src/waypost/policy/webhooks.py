@@ -109,16 +109,23 @@ def check_host(url: WebhookUrl, config: WebhooksConfig) -> HostVerdict:
         return HostVerdict(True, entry, private=True)
     entry = _matching_entry(url, config.allowed_hosts)
     if not entry:
-        return HostVerdict(
-            False,
-            detail=f"webhooks.allowedHosts of this relay does not have {url.host}:{url.port}: ask"
-            " the operator to add it",
-        )
+        return HostVerdict(False, detail=_not_listed(url))
     if url.scheme != "https":
         return HostVerdict(
             False, detail="a webhook's URL begins with https://, unless its host is private"
         )
     return HostVerdict(True, entry)
+
+
+def _not_listed(url: WebhookUrl) -> str:
+    """Say which of the two settings would allow a host that none allows."""
+    is_private = is_address(url.host) and network_kind(url.host) == "private"
+    setting = "privateHosts" if is_private or url.scheme == "http" else "allowedHosts"
+    public = "" if is_private or url.scheme == "https" else "; a public host needs https://"
+    return (
+        f"webhooks.{setting} of this relay does not have {url.host}:{url.port}: ask the operator"
+        f" to add it{public}"
+    )
 
 
 def check_addresses(url: WebhookUrl, addresses: list[str], *, private: bool) -> str:

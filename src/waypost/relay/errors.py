@@ -73,7 +73,7 @@ class UnknownEndpoint(RelayError):
     """The endpoint is not registered."""
 
     def __init__(self, subject: str) -> None:
-        super().__init__(f"endpoint {subject} is not registered")
+        super().__init__(f"endpoint {subject} is not registered: check the spelling")
 
 
 class MailboxUnavailable(RelayError):

@@ -118,10 +118,12 @@ class TierUsage(msgspec.Struct, kw_only=True):
 class InboxUsage(InboxStats, kw_only=True):
     """Counts, caps and senders of one inbox; `senders_total` counts the senders left out too.
 
-    `messages_max` and `bytes_max` are None while there is no cap.
+    `messages_max` and `bytes_max` are None while there is no cap. `stuck`: a connection of its
+    agent shows no sign of life.
     """
 
     at_us: int
+    stuck: bool = False
     registered: bool
     messages_max: int | None
     bytes_max: int | None

@@ -143,6 +143,15 @@ def test_every_table_has_a_caption_and_can_be_reached_by_keyboard(page: str) -> 
     assert all(one["tabindex"] == "0" for one in regions)
 
 
+def test_rows_with_sentences_are_blocks_on_a_phone_and_still_a_table(page: str) -> None:
+    anomalies = page.split('id="anomalies"')[1].split("</section>", maxsplit=1)[0]
+    assert '<table role="table" class="stacked">' in anomalies
+    assert '<th scope="row" role="rowheader">' in anomalies
+    assert 'role="cell" class="words" data-label="What happened">' in anomalies
+    breakers = page.split('id="breakers"')[1].split("</section>", maxsplit=1)[0]
+    assert "stacked" not in breakers  # numbers fit beside each other
+
+
 def test_text_from_agents_never_becomes_markup(report: ReportData) -> None:
     hostile_report = msgspec.convert(hostile(msgspec.to_builtins(report)), ReportData)
     outline = Outline(render_page(hostile_report))

@@ -139,6 +139,10 @@ def _second_and_third_day() -> list[Any]:
 def _fourth_day() -> list[Any]:
     closed, opened = CircuitState.CLOSED, CircuitState.OPEN
     return [
+        events.BreakerMoved(
+            at_us=at(4, "08:00:00"), endpoint="agent.d", before=closed, after=opened, occasion="x"
+        ),
+        events.SettingsChanged(at_us=at(4, "08:30:00"), cause="start", settings={}),
         _about(events.Queued, at(4, "09:00:00"), "soon", "agent.d"),
         _about(events.Leased, at(4, "09:00:02"), "soon", "agent.d"),
         _about(events.Acked, at(4, "09:00:05"), "soon", "agent.d"),

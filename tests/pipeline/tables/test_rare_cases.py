@@ -7,7 +7,15 @@ import pytest
 
 from tests.pipeline.tables.conftest import BuiltLake
 from tests.pipeline.tables.journal_by_hand import at
-from waypost.pipeline.tables import anomalies, loops, messages, rejections, senders, traffic
+from waypost.pipeline.tables import (
+    anomalies,
+    breakers,
+    loops,
+    messages,
+    rejections,
+    senders,
+    traffic,
+)
 
 Rows = list[dict[str, Any]]
 
@@ -139,3 +147,8 @@ def test_loops_and_anomalies_have_a_sentence(by_hand: BuiltLake) -> None:
         (1, "agent.c", "loop", "agent.b"): f"2 messages it {looped}",
         (2, "agent.c", "loop", "agent.b"): f"1 message it {looped}",
     }
+
+
+def test_a_start_of_the_relay_ends_the_state_of_a_breaker(by_hand: BuiltLake) -> None:
+    (opened,) = [one for one in rows_of(by_hand, breakers) if one["endpoint"] == "agent.d"]
+    assert opened["lasted_ms"] == 30 * 60_000.0

@@ -94,7 +94,10 @@ def redrive(
         console.console().print(f"{console.plural(done.redriven, 'dead letter')} redriven.")
     if done.not_redriven:
         ids_left = ", ".join(done.not_redriven)
-        console.note(f"not redriven, because not found or not readable: {ids_left}")
+        console.note(
+            f"not redriven, because not found or not readable: {ids_left};"
+            " 'waypost dead-letters list' shows all"
+        )
         raise typer.Exit(1)
 
 

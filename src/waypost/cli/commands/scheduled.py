@@ -73,5 +73,6 @@ def cancel(
     else:
         console.console().print(f"{console.plural(len(done.cancelled), 'message')} cancelled.")
     if done.not_cancelled:
-        console.note(f"not found, or due already: {', '.join(done.not_cancelled)}")
+        ids_left = ", ".join(done.not_cancelled)
+        console.note(f"not found, or due already: {ids_left}; 'waypost scheduled list' shows all")
         raise typer.Exit(1)

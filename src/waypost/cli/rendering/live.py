@@ -53,7 +53,8 @@ def top_screen(
 ) -> RenderableType:
     """Return one screen: what to look at, counts and rates, and the fullest mailboxes."""
     fullest = sorted(stats.endpoints, key=lambda one: (-one.pressure, -one.pending, one.subject))
-    rows = table("Endpoint", "Pending", "Leased", "Dead", "Full", numbers=("Pending", "Full"))
+    numbers = ("Pending", "Leased", "Dead", "Full")
+    rows = table("Endpoint", *numbers, numbers=numbers)
     for one in fullest[:TOP_ROWS_MAX]:
         counts = (f"{one.pending:,}", f"{one.leased:,}", f"{one.dead:,}", f"{one.pressure:.0%}")
         rows.add_row(printable(one.subject), *counts)

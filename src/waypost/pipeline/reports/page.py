@@ -1,5 +1,6 @@
 """Renders the sections as one HTML file: text, tables and SVG, no scripts, no network."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 
@@ -14,6 +15,9 @@ from waypost.pipeline.reports.sections.model import Figure, ReportTable, Section
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 _STYLE = Path(__file__).with_name("page.css")
+_ROLES = ("table", "rowgroup", "row", "columnheader", "rowheader", "cell")
+_SENTENCE_CHARS = 24
+"""Longer texts beside the first column do not fit on a phone."""
 
 
 def render_page(report: ReportData) -> str:
@@ -126,21 +130,16 @@ def _figure(figure: Figure, name: str) -> Markup:
 
 
 def _table(table: ReportTable) -> Markup:
+    role = _roles(table)
     head = tag(
-        "tr", *(tag("th", one, scope="col", class_=_kind(table, one)) for one in table.columns)
+        "tr",
+        *(
+            tag("th", one, scope="col", role=role.get("columnheader"), class_=_kind(table, one))
+            for one in table.columns
+        ),
+        role=role.get("row"),
     )
-    body = [
-        tag(
-            "tr",
-            *(
-                tag("th", cell, scope="row")
-                if not index
-                else tag("td", cell, class_=_kind(table, table.columns[index]) or "words")
-                for index, cell in enumerate(row)
-            ),
-        )
-        for row in table.rows
-    ]
+    body = [_row(table, row, role) for row in table.rows]
     # A scrolling region must be reachable by keyboard.
     return joined(
         tag(
@@ -148,8 +147,10 @@ def _table(table: ReportTable) -> Markup:
             tag(
                 "table",
                 tag("caption", tag("span", table.caption)),
-                tag("thead", head),
-                tag("tbody", *body),
+                tag("thead", head, role=role.get("rowgroup")),
+                tag("tbody", *body, role=role.get("rowgroup")),
+                role=role.get("table"),
+                class_="stacked" if role else None,
             ),
             class_="scroll",
             tabindex="0",
@@ -164,6 +165,29 @@ def _table(table: ReportTable) -> Markup:
         if table.after
         else Markup(""),
     )
+
+
+def _row(table: ReportTable, row: list[str], role: Mapping[str, str]) -> Markup:
+    cells = (
+        tag(
+            "td",
+            cell,
+            role=role.get("cell"),
+            class_=_kind(table, column) or "words",
+            data_label=column if role else None,
+        )
+        for column, cell in zip(table.columns[1:], row[1:], strict=True)
+    )
+    first = tag("th", row[0], scope="row", role=role.get("rowheader"))
+    return tag("tr", first, *cells, role=role.get("row"))
+
+
+def _roles(table: ReportTable) -> Mapping[str, str]:
+    """Return the roles of a table with sentences: on a phone, its rows are blocks of lines, and
+    only roles keep it a table. Any other table needs none."""
+    words = [at for at, one in enumerate(table.columns) if at and one not in table.numbers]
+    has_sentences = any(len(row[at]) > _SENTENCE_CHARS for row in table.rows for at in words)
+    return {one: one for one in _ROLES} if has_sentences else {}
 
 
 def _kind(table: ReportTable, column: str) -> str | None:

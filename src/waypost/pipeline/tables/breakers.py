@@ -1,4 +1,7 @@
-"""`breakers`: one row for each state change of a circuit breaker, and how long it lasted."""
+"""`breakers`: one row for each state change of a circuit breaker, and how long it lasted.
+
+A start of the relay ends every state: breakers begin closed.
+"""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -18,12 +21,25 @@ SCHEMA = columns(
 
 def build(events: DataFrame) -> DataFrame:
     """Return the state changes among `events` of all days: the next one may be on a later day."""
+    is_change = F.col("kind") == "breaker"
+    is_start = (F.col("kind") == "settings") & (F.col("cause") == "start")
     of_breaker = Window.partitionBy("relay", "endpoint").orderBy("seq")
-    until_us = F.lead("at_us").over(of_breaker)
-    changes = events.where(F.col("kind") == "breaker").withColumns(
+    later = (
+        Window.partitionBy("relay")
+        .orderBy(F.desc("seq"))
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    changes = (
+        events.where(is_change | is_start)
+        .withColumn("next_change_us", F.lead("at_us").over(of_breaker))
+        .withColumn("next_start_us", F.min(F.when(is_start, F.col("at_us"))).over(later))
+        .where(is_change)
+    )
+    until_us = F.least("next_change_us", "next_start_us")
+    timed = changes.withColumns(
         {
             "at": F.timestamp_micros("at_us"),
             "lasted_ms": elapsed_ms(F.col("at_us"), until_us),
         }
     )
-    return changes.select(*SCHEMA.names)
+    return timed.select(*SCHEMA.names)

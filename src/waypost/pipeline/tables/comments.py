@@ -61,7 +61,7 @@ COMMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         "endpoint": "endpoint of the breaker",
         "before, after": "`CLOSED`, `OPEN`, `HALF_OPEN`",
         "occasion": "cause of the change; `reset by hand` also where only failures were forgotten",
-        "lasted_ms": "time in the state `after`; null if it lasts",
+        "lasted_ms": "time in the state `after`, until a restart at most; null if it lasts",
     },
     "sessions": {
         "day, relay": "the day of connection",

@@ -145,7 +145,8 @@ def _breakers(facts: Facts) -> list[OperatorFinding]:
             kind=FindingKind.BREAKER_OPEN,
             subject=endpoint,
             text=f"The circuit breaker of {endpoint} {does}{rest}.",
-            advice="Repair what handles its messages, then reset the breaker at the relay's URL.",
+            advice="Repair what handles its messages, then reset the breaker"
+            + ("." if facts.served else " at the relay's URL."),
             command=["breakers", "reset", endpoint] if facts.served else ["breakers", "list"],
             link="#/breakers",
         )
@@ -216,7 +217,9 @@ def _old_messages(facts: Facts) -> Iterator[OperatorFinding]:
     if not old:
         return
     oldest_us, subject = min(old)
-    others = f", and {len(old) - 1:,} more inboxes have old ones" if len(old) > 1 else ""
+    more = len(old) - 1
+    have = "inbox has" if more == 1 else "inboxes have"
+    others = f", and {more:,} more {have} old ones" if more else ""
     yield OperatorFinding(
         kind=FindingKind.MESSAGES_OLD,
         subject=subject,

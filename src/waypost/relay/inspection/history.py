@@ -211,8 +211,9 @@ def _describe(event: AnyEvent) -> str:
         due = f", due at {_date(event.due_us // 1000)}" if event.due_us else ""
         return f"{event.sender} -> {event.subject}: {where}{due}"
     if isinstance(event, Rejected):
+        why = event.detail.removeprefix(f"{event.reason}: ")
         more = f" ({event.count} similar)" if event.count > 1 else ""
-        return f"{event.sender} -> {event.subject}: {event.reason}: {event.detail}{more}"
+        return f"{event.sender} -> {event.subject}: {event.reason}: {why}{more}"
     if isinstance(event, Leased) and event.extended:
         return f"lease extended until {_date(event.until_us // 1000)}"
     template = _TEXTS.get(str(type(event).__struct_config__.tag), "")

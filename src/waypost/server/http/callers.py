@@ -36,6 +36,10 @@ class Caller(msgspec.Struct, frozen=True):
             )
 
 
+OPERATOR_NEEDED = (
+    "forbidden: this operation needs the operator's token, from the file operator-token in the"
+    " relay's data directory"
+)
 ANONYMOUS_CALLER = Caller(ANONYMOUS)
 
 
@@ -60,7 +64,7 @@ def identify(request: Request, context: ServerContext, access: Access) -> Caller
     if subject is None:
         raise unauthorised("invalid or expired token: get a new one from /v1/auth/token")
     if access is Access.OPERATOR:
-        raise HttpError(403, "forbidden: this operation needs the operator's token")
+        raise HttpError(403, OPERATOR_NEEDED)
     return Caller(subject)
 
 

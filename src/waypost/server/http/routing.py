@@ -25,6 +25,7 @@ from waypost.policy.bounds import arriving_bodies_max_bytes
 from waypost.server.context import ArrivingBodies, ServerContext
 from waypost.server.http.callers import ANONYMOUS_CALLER, Access, Caller, identify
 from waypost.server.http.contract import JSON, AnyOperation, Body, Call, NoParameters, Reply
+from waypost.server.http.decoding import explained
 from waypost.server.http.errors import HttpError, rejection_of
 from waypost.server.http.openapi import ApiDocuments
 from waypost.server.http.operations import OPERATIONS
@@ -101,7 +102,7 @@ async def _answer(operation: AnyOperation, request: Request, context: ServerCont
 
 
 def read_parameters(request: Request, kind: type[T]) -> T:
-    """Return path and query parameters as a struct. Raises `ValidationError`."""
+    """Return path and query parameters as a struct. Raises `HttpError` (400)."""
     if kind is NoParameters:
         return kind()
     given: dict[str, Any] = dict(request.path_params)
@@ -109,7 +110,10 @@ def read_parameters(request: Request, kind: type[T]) -> T:
         if name in given:
             raise HttpError(400, f"duplicate parameter {name!r:.80}")
         given[name] = value
-    return msgspec.convert(given, kind, strict=False)
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as problem:
+        raise HttpError(400, explained(problem, (kind,))) from None
 
 
 async def read_body(request: Request, body: Body[T], caller: Caller, context: ServerContext) -> T:
@@ -130,7 +134,12 @@ async def read_body(request: Request, body: Body[T], caller: Caller, context: Se
         ) from None
     except ClientDisconnect:
         raise HttpError(400, "the caller disconnected") from None
-    return body.read(content)
+    try:
+        return body.read(content)
+    except msgspec.ValidationError as problem:
+        raise HttpError(400, explained(problem, body.types)) from None
+    except msgspec.DecodeError as problem:
+        raise HttpError(400, f"the body is not JSON: {problem}") from None
 
 
 async def _read_all(
@@ -181,7 +190,9 @@ async def _unrouted(request: Request, problem: Exception) -> Response:
         return respond_rejected(
             HttpError(405, f"method not allowed: only {allowed}", headers={"Allow": allowed})
         )
-    text = "not found: no such path" if status == 404 else str(getattr(problem, "detail", ""))
+    text = str(getattr(problem, "detail", ""))
+    if status == 404:
+        text = "not found: no such path; /docs describes all of them"
     return respond_rejected(HttpError(status, text))
 
 

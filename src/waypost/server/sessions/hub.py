@@ -157,6 +157,10 @@ class Hub:
         """Return the sessions, in the order in which they were added."""
         return list(self._sessions)
 
+    def is_stuck(self, subject: str) -> bool:
+        """Return whether a connection of an agent shows no sign of life."""
+        return any(one.stuck_since_us for one in self._by_subject.get(subject, ()))
+
     def stuck_count(self) -> int:
         """Return the number of connected agents without a sign of life."""
         return sum(1 for one in self._sessions if one.stuck_since_us)

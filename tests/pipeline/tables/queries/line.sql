@@ -15,7 +15,7 @@ SELECT
     coalesce(detail, '') AS detail, coalesce(retry_after_ms, 0) AS retry_after_ms,
     coalesce("count", 1) AS n, coalesce(since_us, 0) AS since_us,
     coalesce(kept, true) AS kept,
-    coalesce(was, 'pending') AS was, before, after, occasion, action,
+    coalesce(was, 'pending') AS was, before, after, occasion, action, cause,
     -- A counted line belongs to the minute in which the counting began, if that is the same day.
     date_trunc('minute', CASE
         WHEN kind = 'rejected' AND since_us > 0
@@ -30,7 +30,7 @@ FROM read_json($files, format = 'newline_delimited', columns = {
     tier: 'INTEGER', depth: 'BIGINT', depth_max: 'BIGINT', reason: 'VARCHAR', detail: 'VARCHAR',
     retry_after_ms: 'BIGINT', "count": 'BIGINT', since_us: 'BIGINT', kept: 'BOOLEAN',
     was: 'VARCHAR',
-    before: 'VARCHAR', after: 'VARCHAR', occasion: 'VARCHAR', action: 'VARCHAR'}), unnest(generate_series(1, coalesce(len(ids), 1))) AS each (nth)
+    before: 'VARCHAR', after: 'VARCHAR', occasion: 'VARCHAR', action: 'VARCHAR', cause: 'VARCHAR'}), unnest(generate_series(1, coalesce(len(ids), 1))) AS each (nth)
 WHERE kind <> 'commit';
 
 CREATE VIEW arrival AS SELECT * FROM line WHERE kind IN ('accepted', 'rejected');

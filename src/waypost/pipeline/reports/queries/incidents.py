@@ -140,7 +140,10 @@ def query_breakers(lake: Lake, period: Period) -> Section[BreakerSummary]:
         # From half open, it opens again: that is the same incident.
         F.count_if(opens & (F.col("before") == "CLOSED")).alias("opened"),
         F.coalesce(F.sum(F.when(opens, lasted_ms)), F.lit(0.0)).alias("open_ms"),
-        F.max_by("after", "seq").alias("last_state"),
+        # A state that has ended without another change was ended by a start of the relay.
+        F.max_by(
+            F.when(F.col("lasted_ms").isNull(), F.col("after")).otherwise("CLOSED"), "seq"
+        ).alias("last_state"),
         F.count_if(F.col("after") != "CLOSED").alias("spans"),
     )
     longest_first = (F.desc("open_ms"), F.col("relay"), F.col("endpoint"))

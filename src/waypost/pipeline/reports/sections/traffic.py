@@ -169,7 +169,7 @@ def _rejections_table(report: ReportData) -> ReportTable:
             number(one.rejections),
             number(one.senders),
             number(one.inboxes) if one.inboxes else "–",
-            one.example,
+            one.example or "–",
         ]
         for one in report.rejections.reasons
     ]
@@ -210,6 +210,7 @@ def connections_section(report: ReportData) -> Section:
             [[instant(one.at_ms), number(one.connected)] for one in connections.steps],
             frozenset({"Connected"}),
         ),
+        "Workers that share a mailbox count as one connection.",
     )
     table = ReportTable(
         "Agents that connected most often",

@@ -39,6 +39,21 @@ export function setAttr(node, name, value) {
   }
 }
 
+/**
+ * Call `draw`, which replaces content of `box`. If that takes the focus away, the element with the
+ * same name or address gets it, or else the heading of the view: never the start of the page.
+ */
+export function redraw(box, draw) {
+  const before = document.activeElement;
+  const had = box.contains(before);
+  draw();
+  if (!had || (before.isConnected && before.checkVisibility())) return;
+  const keys = [(one) => one.getAttribute("aria-label"), (one) => one.getAttribute("href"), (one) => (one.hasAttribute("aria-label") ? null : one.textContent)];
+  const those = [...box.querySelectorAll("a, button, [tabindex]")].filter((one) => one.tagName === before.tagName);
+  const again = keys.map((key) => key(before) && those.filter((one) => key(one) === key(before))).find((found) => found?.length === 1)?.[0];
+  (again ?? document.querySelector("main h1"))?.focus({ preventScroll: true });
+}
+
 export const byId = (id) => document.getElementById(id);
 
 /** The address of an inbox, a message or a search. */

@@ -3,7 +3,7 @@
 
 import { h, setAttr, setText } from "../app/dom.js";
 import { command, relayPaths } from "../app/terminal.js";
-import { copyButton } from "./command.js";
+import { copyButton, setCommand } from "./command.js";
 import { emptyNote } from "./listing.js";
 
 export function makeFindings() {
@@ -47,7 +47,7 @@ function entry(one) {
   function update(changed) {
     setText(text, changed.text);
     setText(advice, changed.advice);
-    setText(words, command(...changed.command));
+    setCommand(words, command(...changed.command));
     setAttr(link, "href", changed.link);
   }
   return { node, update };

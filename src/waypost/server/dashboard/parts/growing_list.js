@@ -1,7 +1,7 @@
 // A list that begins with one page and grows by "More", up to a bound. Below it stands how many
 // are shown of how many.
 
-import { h, setAttr, setText } from "../app/dom.js";
+import { h, redraw, setAttr, setText } from "../app/dom.js";
 import { count, plural } from "../app/format.js";
 
 const ROWS_MAX = 2000;
@@ -24,7 +24,7 @@ export function growingList({ table, one, many, size, load = null }) {
   function draw() {
     const visible = Math.min(shown, rows.length);
     const left = Boolean(next) || visible < rows.length;
-    body.replaceChildren(table(rows.slice(0, visible)));
+    redraw(body, () => body.replaceChildren(table(rows.slice(0, visible))));
     setAttr(button, "hidden", left && visible < ROWS_MAX ? null : "");
     setText(status, words(visible, left));
   }

@@ -11,7 +11,8 @@ const RESORT_MS = 3000;
 export class LiveTable {
   /**
    * `columns`: {name, label, kind, value(row), cell?()} where `cell` makes a node with `show(row)`;
-   * without it the text is `text(row)` or the value. `key(row)` identifies a row.
+   * without it the text is `text(row)` or the value. One without `value` cannot be sorted by.
+   * `key(row)` identifies a row.
    * On a phone, rows of the kind "tall" have several lines, all the same number.
    */
   constructor({ caption, columns, key, empty, sort, kind = "" }) {
@@ -97,9 +98,11 @@ export class LiveTable {
 
   #draw() {
     const count = this.order.length;
+    const hadFocus = this.box.contains(document.activeElement);
     setAttr(this.empty, "hidden", count ? "" : null);
     setAttr(this.box, "hidden", count ? null : "");
     setAttr(this.table, "aria-rowcount", count + 1);
+    if (!count && hadFocus) document.querySelector("main h1")?.focus({ preventScroll: true });
     if (!count) return;
     const height = this.rowHeight || 37;
     const first = Math.max(0, Math.floor(this.box.scrollTop / height) - BEYOND);
@@ -119,6 +122,8 @@ export class LiveTable {
       if (before.nextSibling !== row) before.after(row);
       before = row;
     }
+    // The focus of a row that is gone, or out of view, stays in the table.
+    if (hadFocus && !this.box.contains(document.activeElement)) this.box.focus({ preventScroll: true });
     this.#space(this.above, first * height);
     this.#space(this.below, (count - last) * height);
     const real = this.shown.get(first)?.offsetHeight;
@@ -153,11 +158,16 @@ export class LiveTable {
     this.columns.forEach((column, place) => {
       const cell = row.cells_[place];
       if (cell.made) cell.made.show(value);
-      else setText(cell, (column.text ?? column.value)(value));
+      else {
+        const words = (column.text ?? column.value)(value);
+        setText(cell, words);
+        if (column.kind?.includes("roomy")) setAttr(cell, "title", words);
+      }
     });
   }
 
   #head(column) {
+    if (!column.value) return h("th", { scope: "col", class: column.kind ?? "" }, h("span", { class: "sort" }, column.label));
     const button = h("button", { type: "button", class: "sort", onclick: () => {
       const down = this.sort.by === column.name ? !this.sort.down : column.kind?.includes("number") ?? false;
       this.sort = { by: column.name, down };

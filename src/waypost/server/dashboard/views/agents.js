@@ -28,11 +28,13 @@ function stateCell() {
 
 function actCell() {
   let name = "";
+  let shared = false;
   const release = h("button", { type: "button", onclick: () => askRelease(name) }, "Release");
-  const disconnect = h("button", { type: "button", onclick: () => askDisconnect(name) }, "Disconnect");
+  const disconnect = h("button", { type: "button", onclick: () => askDisconnect(name, shared) }, "Disconnect");
   const node = h("span", {}, release, " ", disconnect);
   node.show = (one) => {
     name = one.subject;
+    shared = one.shared;
     setAttr(release, "aria-label", `Release the leases of ${name}`);
     setAttr(disconnect, "aria-label", `Disconnect ${name}`);
   };
@@ -51,10 +53,11 @@ function askRelease(name) {
   });
 }
 
-function askDisconnect(name) {
+function askDisconnect(name, shared) {
+  const ends = shared ? `All connections of ${name} end: each worker of the pool,` : `The connection of ${name} ends,`;
   return askFirst({
     title: "Disconnect this agent?", action: "Disconnect", danger: true,
-    body: [h("p", {}, `The connection of ${name} ends, and its unacknowledged messages return to the queue. It may connect again.`)],
+    body: [h("p", {}, `${ends} and its unacknowledged messages return to the queue. It may connect again.`)],
     command: () => command("agents", "disconnect", name),
     act: async () => {
       await send("POST", path(name, "disconnect"));
@@ -66,13 +69,13 @@ function askDisconnect(name) {
 const COLUMNS = [
   { name: "subject", label: "Agent", kind: "name", value: (one) => one.subject, cell: linkCell((one) => toInbox(one.subject), (one) => one.subject) },
   { name: "state", label: "State", kind: "state", value: (one) => one.stuck_since_us || Infinity, cell: stateCell },
-  { name: "since", label: "Connected", kind: "number wide", value: (one) => -one.since_us, text: since },
+  { name: "since", label: "Connected", kind: "number wide since", value: (one) => -one.since_us, text: since },
   { name: "address", label: "From", kind: "wide roomy", value: (one) => one.address },
-  { name: "receive", label: "Mode", kind: "wide", value: (one) => one.receive, text: (one) => `${one.receive === "push" ? "push" : "pull"}${one.shared ? ", shared" : ""}` },
+  { name: "receive", label: "Mode", kind: "wide mode", value: (one) => one.receive, text: (one) => `${one.receive === "push" ? "push" : "pull"}${one.shared ? ", shared" : ""}` },
   { name: "pending", label: "Pending", kind: "number wide", value: (one) => one.pending, text: (one) => count(one.pending) },
   { name: "unconfirmed", label: "In flight", kind: "number wide", value: (one) => one.unconfirmed, text: (one) => count(one.unconfirmed) },
   { name: "unsent", label: "Unsent", kind: "number wide", value: (one) => one.unsent, text: (one) => count(one.unsent) },
-  { name: "act", label: "Actions", kind: "act", value: (one) => one.subject, cell: actCell },
+  { name: "act", label: "Actions", kind: "act", cell: actCell },
 ];
 
 export function show(main) {
@@ -83,7 +86,8 @@ export function show(main) {
   const statusText = h("p", { class: "aside", role: "status" }, " ");
   relayPaths().catch(() => {});
   main.append(h("h1", { tabindex: "-1" }, title), statusText, table.node,
-    h("p", { class: "aside" }, "Pending: in the agent's inbox. In flight: sent, not acknowledged yet. Unsent: in its outbound queue. Stuck: it acknowledges nothing, so its messages are pending again."));
+    h("p", { class: "aside" }, h("span", { class: "wide" }, "Pending: in the agent's inbox. In flight: sent, not acknowledged yet. Unsent: in its outbound queue. "),
+      "Stuck: it acknowledges nothing, so its messages are pending again."));
   const stream = new Stream("/v1/live?show=agents", {
     onEvent: (_, news) => {
       if (news.whole) table.replace(news.rows);

@@ -1,7 +1,7 @@
 // Circuit breakers that are not at rest, and their latest state changes.
 
 import { send } from "../app/api.js";
-import { h, toInbox } from "../app/dom.js";
+import { h, redraw, setText, toInbox } from "../app/dom.js";
 import { count, exactly, span, when } from "../app/format.js";
 import { live } from "../app/live.js";
 import { notice } from "../app/notice.js";
@@ -21,6 +21,13 @@ const WORDS = {
   HALF_OPEN: "admits a few probes",
 };
 
+// The cause of a change, with the setting as it is called in config.json.
+export const OCCASIONS = {
+  "failure_threshold consecutive failures": "failureThreshold consecutive failures",
+  "cooldown_ms elapsed": "cooldownMs has passed",
+  "success_to_close consecutive successes": "successToClose successful probes in a row",
+};
+
 const badge = (state) => h("span", { class: `badge ${state.toLowerCase()}` }, STATES[state]);
 const inbox = (name) => h("a", { href: toInbox(name), title: name }, name);
 
@@ -34,19 +41,14 @@ export function show(main) {
   const open = growingList({ table: states, one: "breaker", many: "breakers", size: SHOWN });
   const changes = growingList({ table: history, one: "state change", many: "state changes", size: SHOWN });
   let drawn = null;
-  let drawnAt = 0;
 
   function update() {
     const found = live.breakers;
-    const due = found.states.length && Date.now() - drawnAt > 1000;
-    // Nothing is drawn anew under somebody who is about to press a button in it.
-    if (!live.standing || (drawn === found && (!due || now.contains(document.activeElement)))) return;
-    const changed = drawn !== found;
+    for (const node of now.querySelectorAll(".next")) node.show();
+    if (!live.standing || drawn === found) return;
     drawn = found;
-    drawnAt = Date.now();
     open.update(found.states, { all: found.total });
     put(now, found.states.length ? open.node : emptyNote("All breakers are closed, without failures."));
-    if (!changed) return;
     changes.update(found.moves, { all: found.moves.length });
     put(moves, found.moves.length ? changes.node : emptyNote("No breaker has changed its state recently."));
   }
@@ -56,7 +58,15 @@ export function show(main) {
   return stop;
 }
 
-const put = (box, node) => { if (box.firstChild !== node) box.replaceChildren(node); };
+const put = (box, node) => { if (box.firstChild !== node) redraw(box, () => box.replaceChildren(node)); };
+
+/** A text that changes with time, while its row stays as it is: it can be read and pressed. */
+function ticking(text) {
+  const node = h("span", { class: "next" });
+  node.show = () => setText(node, text());
+  node.show();
+  return node;
+}
 
 function states(rows) {
   const left = (one) => one.opened_at + live.breakers.cooldown_ms - live.nowUs() / 1000;
@@ -68,8 +78,8 @@ function states(rows) {
     { label: "Inbox", kind: "name", cell: (one) => inbox(one.endpoint) },
     { label: "State", cell: (one) => [badge(one.state), h("small", { class: "wide" }, WORDS[one.state])] },
     { label: "Consecutive failures", kind: "number", cell: (one) => count(one.consecutive_failures) },
-    { label: "Next", cell: next },
-    { label: "", kind: "act", cell: (one) => h("button", { type: "button", "aria-label": `Reset the breaker of ${one.endpoint}`, onclick: () => askReset(one) }, "Reset") },
+    { label: "Next", cell: (one) => ticking(() => next(one)) },
+    { label: "Actions", kind: "act", cell: (one) => h("button", { type: "button", "aria-label": `Reset the breaker of ${one.endpoint}`, onclick: () => askReset(one) }, "Reset") },
   ], rows, { shown: false, stacked: true });
 }
 
@@ -91,6 +101,6 @@ function history(moves) {
     { label: "Inbox", kind: "name", cell: (one) => inbox(one.endpoint) },
     { label: "From", kind: "wide", cell: (one) => badge(one.before) },
     { label: "To", cell: (one) => badge(one.after) },
-    { label: "Because", cell: (one) => one.occasion },
+    { label: "Because", cell: (one) => OCCASIONS[one.occasion] ?? one.occasion },
   ], moves, { shown: false, stacked: true });
 }

@@ -2,8 +2,8 @@
 // first and name the command that does the same.
 
 import { read, send } from "../app/api.js";
-import { h, setText, toInbox, toMessage } from "../app/dom.js";
-import { count, microseconds, plural, when } from "../app/format.js";
+import { h, redraw, setText, toInbox, toMessage } from "../app/dom.js";
+import { count, exactly, microseconds, plural, when } from "../app/format.js";
 import { live } from "../app/live.js";
 import { notice } from "../app/notice.js";
 import { command, relayPaths } from "../app/terminal.js";
@@ -24,9 +24,9 @@ export const title = "Dead letters";
 export function show(main, { query }) {
   const endpoint = query.get("endpoint") ?? "";
   const reason = query.get("reason");
-  const body = h("div", {}, emptyNote("Asking…"));
+  const body = h("div", {}, emptyNote("Loading…"));
   const summary = h("p", { class: "lead" }, " ");
-  const purge = h("button", { type: "button", class: "danger", onclick: () => askPurge(groups, endpoint).then(after) }, "Purge…");
+  const purge = h("button", { type: "button", class: "danger", onclick: () => askPurge(endpoint).then(after, (failure) => notice(failure.message, "bad")) }, "Purge…");
   main.append(h("div", { class: "heading" }, h("h1", { tabindex: "-1" }, title), purge),
     ...(endpoint || reason ? [h("p", { class: "trail" }, h("a", { href: "#/dead-letters" }, "All dead letters"))] : []), summary, body);
   relayPaths().catch(() => {});
@@ -35,21 +35,22 @@ export function show(main, { query }) {
   let busy = false;
   let stopped = false;
 
+  const put = (nodes) => redraw(body, () => body.replaceChildren(...nodes));
+
   async function update() {
     if (busy || stopped) return;
     busy = true;
     try {
       const found = await read("/v1/dead-letters", { group: true, limit: GROUPS_MAX, subject: endpoint, reason: reason ?? "" });
       groups = found.groups;
-      purge.hidden = !found.total;
       if (stopped) return;
+      redraw(purge.parentElement, () => { purge.hidden = !found.total; });
       const left = found.groups_total > GROUPS_MAX ? ` The ${count(GROUPS_MAX)} largest of ${count(found.groups_total)} groups are listed.` : "";
-      setText(summary, `${plural(found.total, "dead letter")}${endpoint ? ` of ${endpoint}` : ""}. Kept with their reason until they are redriven, purged or expire.${left}`);
-      if (!groups.length) body.replaceChildren(emptyNote(endpoint || reason ? "No dead letter matches any more." : "No dead letters: every stored message was delivered, is pending, or has expired."));
-      else if (reason !== null && endpoint) body.replaceChildren(await deadLettersOf(groups[0], after));
-      else body.replaceChildren(...byReason(groups, after));
+      setText(summary, found.total ? `${plural(found.total, "dead letter")}${endpoint ? ` of ${endpoint}` : ""}. Kept with their reason until they are redriven, purged or expire.${left}` : "");
+      put(!groups.length ? [emptyNote(endpoint || reason ? "No dead letter matches any more." : "No dead letters: every stored message was delivered, is pending, or has expired.")]
+        : reason !== null && endpoint ? [await deadLettersOf(groups[0], after)] : byReason(groups, after));
     } catch (problem) {
-      if (!stopped && problem.status) body.replaceChildren(emptyNote(problem.message));
+      if (!stopped && problem.status) put([emptyNote(problem.message)]);
     } finally {
       busy = false;
     }
@@ -79,9 +80,9 @@ function listOf(reason, members, after) {
   const table = (rows) => plainTable(`Dead letters: ${reason}`, [
     { label: "Inbox", kind: "name", cell: (one) => h("a", { href: toInbox(one.endpoint), title: one.endpoint }, one.endpoint) },
     { label: "Dead letters", kind: "number", cell: (one) => h("a", { href: `#/dead-letters?${new URLSearchParams({ endpoint: one.endpoint, reason })}` }, count(one.count)) },
-    { label: "First failed", kind: "wide", cell: (one) => when(microseconds(one.first_failed_at)) },
-    { label: "Last failed", kind: "wide", cell: (one) => when(microseconds(one.last_failed_at)) },
-    { label: "", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive(one.ids, one.endpoint).then(after), "aria-label": `Redrive ${plural(one.count, "dead letter")} of ${one.endpoint}` }, "Redrive") },
+    { label: "First failed", kind: "wide", cell: (one) => time(one.first_failed_at) },
+    { label: "Last failed", kind: "wide", cell: (one) => time(one.last_failed_at) },
+    { label: "Actions", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive(one.ids, one.endpoint).then(after), "aria-label": `Redrive ${plural(one.count, "dead letter")} of ${one.endpoint}` }, "Redrive") },
   ], rows, { shown: false, stacked: true });
   const listed = growingList({ table, one: "inbox", many: "inboxes", size: GROUPS_SHOWN });
   listed.update(members, { all: members.length });
@@ -101,14 +102,17 @@ async function deadLettersOf(group, after) {
     listed.node);
 }
 
+const time = (text) => h("time", { title: exactly(microseconds(text)) }, when(microseconds(text)));
+
 function deadLettersTable(group, rows, after) {
+  const error = (one) => one.reason.slice(group.reason.length + 2);
   return plainTable(`Dead letters of ${group.endpoint}: ${group.reason}`, [
     { label: "Message", kind: "id", cell: (one) => h("a", { href: toMessage(one.envelope.id) }, one.envelope.id) },
     { label: "From", cell: (one) => one.envelope.sender },
-    { label: "Failed", cell: (one) => when(microseconds(one.failed_at)) },
-    { label: "Error", kind: "wide", cell: (one) => one.reason.slice(group.reason.length + 2) },
+    { label: "Failed", cell: (one) => time(one.failed_at) },
+    ...(rows.some(error) ? [{ label: "Error", cell: error }] : []),
     { label: "Payload", kind: "payload wide", cell: (one) => h("code", {}, brief(one.envelope.payload)) },
-    { label: "", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive([one.envelope.id], group.endpoint).then(after), "aria-label": `Redrive ${one.envelope.id}` }, "Redrive") },
+    { label: "Actions", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive([one.envelope.id], group.endpoint).then(after), "aria-label": `Redrive ${one.envelope.id}` }, "Redrive") },
   ], rows, { shown: false, stacked: true });
 }
 
@@ -135,16 +139,18 @@ function askRedrive(ids, endpoint) {
   });
 }
 
-function askPurge(groups, endpoint) {
+/** A purge knows inboxes and ages, but no reasons: all groups are counted, whatever the view shows. */
+async function askPurge(endpoint) {
+  const { groups, total } = await read("/v1/dead-letters", { group: true, limit: GROUPS_MAX });
   const names = [...new Set(groups.map((one) => one.endpoint))].sort();
   const which = h("select", { id: "purge-of" }, h("option", { value: "" }, "all inboxes"),
     names.map((one) => h("option", { value: one, selected: one === endpoint }, one)));
   const age = h("select", { id: "purge-age" }, AGES.map(([value, label]) => h("option", { value }, label)));
   const statusText = h("p", { class: "strong" });
   const update = () => {
-    const fits = groups.filter((one) => !which.value || one.endpoint === which.value);
-    const total = fits.reduce((all, one) => all + one.count, 0);
-    statusText.textContent = `${age.value ? "At most " : ""}${plural(total, "dead letter")} will be deleted permanently.`;
+    const fits = groups.filter((one) => one.endpoint === which.value);
+    const counted = which.value ? fits.reduce((all, one) => all + one.count, 0) : total;
+    setText(statusText, `${age.value ? "At most " : ""}${plural(counted, "dead letter")} will be deleted permanently, whatever the reason.`);
   };
   which.addEventListener("change", update);
   age.addEventListener("change", update);

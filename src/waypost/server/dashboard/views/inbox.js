@@ -1,8 +1,9 @@
-// One inbox: how full it is, and whose messages fill it, by sender and by tier.
+// One inbox: how full it is, whose messages fill it, by sender and by tier, and the card of its agent.
 
 import { read } from "../app/api.js";
 import { h, setAttr, setText, toSearch } from "../app/dom.js";
-import { TIERS, bytes, count, limit, percent, plural, span } from "../app/format.js";
+import { TIERS, bytes, count, limit, microseconds, percent, plural, span, when } from "../app/format.js";
+import { live } from "../app/live.js";
 import { command, relayPaths } from "../app/terminal.js";
 import { commandBlock } from "../parts/command.js";
 import { gauge } from "../parts/gauge.js";
@@ -23,7 +24,7 @@ const TIER_NOTES = {
 
 export function show(main, { path }) {
   const subject = path[1];
-  const body = h("div", {}, emptyNote("Asking…"));
+  const body = h("div", {}, emptyNote("Loading…"));
   main.append(h("p", { class: "trail" }, h("a", { href: "#/inboxes" }, "Inboxes")),
     h("h1", { tabindex: "-1", class: "name" }, subject), body);
   let parts = null;
@@ -65,13 +66,28 @@ function fact(label) {
   return { node: h("div", {}, h("dt", {}, label), h("dd", {}, value, note)), put: (a, b) => { setText(value, a); setText(note, b); } };
 }
 
+/** What the agent says about itself, and its key; hidden for a name that has never connected. */
+function card(subject) {
+  const list = h("dl", { class: "facts" });
+  const node = h("section", { hidden: true }, h("h2", {}, "Agent"), list,
+    h("p", { class: "aside" }, "The agent wrote this itself; the relay has checked only the key."));
+  read(`/v1/agents/${encodeURIComponent(subject)}`).then((found) => {
+    const facts = { Description: found.description || "–", Skills: found.skills.join(", ") || "–", Version: found.version || "–",
+      Requests: found.accepts_requests ? "accepted" : "not answered", Key: h("code", {}, found.public_key),
+      "Last seen": found.connected ? "connected" : found.last_seen ? when(microseconds(found.last_seen)) : "not since the relay started" };
+    list.append(...Object.entries(facts).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+    node.hidden = false;
+  }, () => {});
+  return node;
+}
+
 function build(subject, refresh) {
   const facts = { waiting: fact("Pending"), leased: fact("Leased"), size: fact("Size"), dead: fact("Dead letters"), agent: fact("Agent"), oldest: fact("Oldest message") };
   const full = gauge();
   const tiers = h("div");
   let statusText = "";
   const senders = new LiveTable({
-    caption: "Senders", key: (one) => one.sender, sort: { by: "bytes", down: true }, empty: "No pending messages, so no senders.",
+    caption: "Senders", kind: "few", key: (one) => one.sender, sort: { by: "bytes", down: true }, empty: "No pending messages, so no senders.",
     columns: [
       { name: "sender", label: "Sender", kind: "name", value: (one) => one.sender, cell: linkCell((one) => toSearch({ sender: one.sender, endpoint: subject }), (one) => one.sender) },
       { name: "tier", label: "Tier", value: (one) => one.tier, text: (one) => `${one.tier} ${TIERS[one.tier]}` },
@@ -93,16 +109,16 @@ function build(subject, refresh) {
     h("p", {}, h("a", { href: toSearch({ endpoint: subject }) }, "Its messages"), " · ",
       h("a", { href: `#/dead-letters?${new URLSearchParams({ endpoint: subject })}` }, "Its dead letters")),
     h("section", {}, h("h2", {}, "By tier"), tiers),
-    h("section", {}, h("h2", {}, "By sender"), senders.node, h("p", { class: "more" }, shown, more)), twin];
+    h("section", {}, h("h2", {}, "By sender"), senders.node, h("p", { class: "more" }, shown, more)), card(subject), twin];
 
   function update(detail) {
-    full.show(detail.pressure);
+    full.show(detail.pressure, live.standing?.pressure_warning_at);
     const later = detail.scheduled ? `${count(detail.scheduled)} scheduled, ` : "";
     facts.waiting.put(count(detail.pending), later + (detail.messages_max ? `cap ${count(detail.messages_max)}` : "no cap"));
     facts.leased.put(count(detail.leased), "not acknowledged yet");
     facts.size.put(bytes(detail.bytes), detail.bytes_max ? `cap ${bytes(detail.bytes_max)}` : "no cap");
     facts.dead.put(count(detail.dead), detail.dead ? "kept with reasons" : "none");
-    facts.agent.put(detail.connected ? "connected" : "disconnected", detail.registered ? "registered" : "not registered");
+    facts.agent.put(detail.stuck ? "stuck" : detail.connected ? "connected" : "disconnected", detail.registered ? "registered" : "not registered");
     facts.oldest.put(detail.oldest_us ? span((detail.at_us - detail.oldest_us) / 1000) : "–", detail.oldest_us ? "not acknowledged" : "all are acknowledged");
     const limits = Object.fromEntries(detail.tiers.map((one) => [one.tier, one]));
     if (statusText !== JSON.stringify(detail.tiers)) tiers.replaceChildren(tierTable(detail.tiers));
@@ -110,14 +126,14 @@ function build(subject, refresh) {
     senders.replace(detail.senders.map((one) => ({ ...one, quota: quotaOf(one, limits[one.tier]) })));
     const all = plural(detail.senders_total, "sender");
     const left = detail.senders_total - detail.senders.length;
-    setText(shown, left > 0 ? `${count(detail.senders.length)} of ${all} shown, those with the most bytes` : all);
+    setText(shown, left > 0 ? `${count(detail.senders.length)} of ${all} shown, those with the most bytes` : detail.senders_total ? all : "");
     setAttr(more, "hidden", left > 0 && wanted < SENDERS_MAX ? null : "");
   }
   return { nodes, update, twin, senders, wanted: () => wanted };
 }
 
 function tierTable(tiers) {
-  const each = (one) => (one.max_messages === null ? "quotas are off" : `${limit(one.max_messages, count)}, ${limit(one.max_bytes, bytes)}`);
+  const each = (one) => (one.max_messages === null ? "quotas are off" : `${limit(one.max_messages, (n) => plural(n, "message"))}, ${limit(one.max_bytes, bytes)}`);
   return plainTable("Messages by tier", [
     { label: "Tier", cell: (one) => [`${one.tier} ${TIERS[one.tier]}`, h("small", {}, TIER_NOTES[one.tier])] },
     { label: "Senders", kind: "number", cell: (one) => count(one.senders) },

@@ -35,7 +35,7 @@ const COLUMNS = [
 export function show(main, { query, setQuery }) {
   const table = new LiveTable({
     caption: "Inboxes", columns: COLUMNS, key: (one) => one.subject, sort: { by: "pending", down: true },
-    empty: "No inbox matches. An inbox is created by the first message to it, or when its agent connects.",
+    empty: "No inbox, or none that matches. An inbox is created by the first message to it, or when its agent connects.",
   });
   const statusText = h("p", { class: "aside", role: "status" });
   const input = h("input", { type: "search", id: "filter", placeholder: "agent.billing", value: query.get("filter") ?? "", oninput: () => refilter(), autocomplete: "off", spellcheck: "false" });

@@ -40,11 +40,19 @@ function unknown(problem, id) {
   if (problem.status === 404 || problem.status === 400) {
     return h("div", {}, emptyNote(`No message ${id} in the journal.`),
       h("ul", {}, h("li", {}, "Check the spelling: ids are case-sensitive, with letters, digits, - and _ only."),
-        h("li", {}, "A publish rejected by the rate limit has no id, and so no history."),
+        h("li", {}, "A publish rejected by the rate limit has an id, and a history, only if its sender chose the id."),
         h("li", {}, "Journal segments are deleted after their retention; the pipeline's tables may still have it."),
         h("li", {}, h("a", { href: "#/messages" }, "Search by sender, inbox or time"), " instead.")));
   }
   return h("p", { class: "problem", role: "alert" }, problem.message);
+}
+
+/** The state that the last step left; the words of `waypost explain`. */
+function statusOf({ kind, endpoint, text }) {
+  if (kind === "accepted" && !endpoint) return "no endpoint matched";
+  if (kind === "accepted" && text.includes(", due at ")) return "scheduled";
+  if (kind === "rejected" && text.includes("budget_exceeded")) return "rejected, and kept as a dead letter";
+  return KINDS[kind] ?? kind;
 }
 
 function render({ steps, thread, parent, payload }) {
@@ -52,16 +60,17 @@ function render({ steps, thread, parent, payload }) {
   const endpoints = [...new Set(steps.map((one) => one.endpoint).filter(Boolean))];
   const last = steps.at(-1);
   return [
-    h("p", { class: "lead" }, `Arrived ${when(first)}. Last: `, h("span", { class: `badge ${last.kind}` }, KINDS[last.kind] ?? last.kind), ` ${span((last.at_us - first) / 1000)} later.`),
+    h("p", { class: "lead" }, `Arrived ${when(first)}. Last: `, h("span", { class: `badge ${last.kind}` }, statusOf(last)), ` ${span((last.at_us - first) / 1000)} later.`),
     h("p", {}, "Inboxes: ", endpoints.length ? endpoints.map((one, at) => [at ? ", " : "", h("a", { href: toInbox(one) }, one)]) : "none"),
     ...(thread ? [h("p", {}, "Thread: ", h("a", { href: toSearch({ thread }) }, thread))] : []),
     ...(parent ? [h("p", {}, "Parent: ", h("a", { href: toMessage(parent) }, parent))] : []),
-    h("section", {}, h("h2", {}, "Payload"), content(payload)),
+    h("section", {}, h("h2", {}, "Payload"), content(payload, last.kind)),
     h("section", {}, h("h2", {}, "Timeline"), h("ol", { class: "timeline" }, steps.map((one) => step(one, first, endpoints.length > 1))))];
 }
 
 /** The payload as text: what an agent wrote is never interpreted. */
-function content(payload) {
+function content(payload, kind) {
+  if (payload === undefined && kind === "rejected") return emptyNote("The message was rejected, so its payload was not kept.");
   if (payload === undefined) return emptyNote("It is larger than 4 KiB, or was not kept.");
   if (/^sealed-\d$/.test(payload?.waypost)) return emptyNote("It is sealed: only its recipient can open it.");
   const text = JSON.stringify(payload, null, 2);

@@ -1,7 +1,7 @@
 // Search for messages by id, thread, sender, inbox, outcome and time.
 
 import { read } from "../app/api.js";
-import { h, toInbox, toMessage } from "../app/dom.js";
+import { h, toInbox, toMessage, toSearch } from "../app/dom.js";
 import { OUTCOMES, bytes, count, exactly, plural, when } from "../app/format.js";
 import { growingList } from "../parts/growing_list.js";
 import { emptyNote, plainTable } from "../parts/listing.js";
@@ -71,7 +71,7 @@ function messagesTable(rows) {
   return plainTable("Messages found", [
       { label: "Arrived", cell: (one) => h("time", { title: exactly(one.at_us) }, when(one.at_us)) },
       { label: "Message", kind: "id", cell: (one) => (one.id ? h("a", { href: toMessage(one.id) }, one.id) : "no id: rejected before it got one") },
-      { label: "From", cell: (one) => one.sender },
+      { label: "From", cell: (one) => h("a", { href: toSearch({ sender: one.sender }) }, one.sender) },
       { label: "To", cell: (one) => h("a", { href: toInbox(one.endpoint) }, one.endpoint) },
       { label: "Outcome", cell: (one) => [h("span", { class: `badge ${one.outcome}` }, OUTCOMES[one.outcome], one.count > 1 ? ` × ${count(one.count)}` : ""), one.reason ? h("small", {}, one.reason) : null] },
       { label: "Size", kind: "number wide", cell: (one) => bytes(one.bytes) },

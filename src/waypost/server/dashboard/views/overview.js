@@ -80,7 +80,7 @@ function makeTiles() {
   };
   const all = {
     accepted: tile("Stored"), delivered: tile("Acknowledged"), rejected: tile("Rejected"),
-    wait: tile("Publish to ack"), waiting: tile("Pending", "#/inboxes"), agents: tile("Connected agents", "#/agents"),
+    wait: tile("Publish to ack"), waiting: tile("Pending", "#/inboxes"), agents: tile("Connections", "#/agents"),
     dead: tile("Dead letters", "#/dead-letters"), pressure: tile("Fullest inbox", "#/inboxes"),
     oldest: tile("Oldest message", "#/inboxes"), stuck: tile("Stuck agents", "#/agents"),
   };
@@ -97,7 +97,7 @@ function makeTiles() {
       waited ? `p50; p95 ${span(waited.wait_p95_ms)}` : "no recent acknowledgements");
     const later = last.scheduled ? `${count(last.scheduled)} scheduled, ` : "";
     put(all.waiting, count(last.pending ?? 0), `${later}${count(last.held ?? 0)} leased, ${bytes(last.bytes ?? 0)}`);
-    put(all.agents, count(last.connected ?? 0), `of ${plural(last.inboxes ?? 0, "inbox", "inboxes")}`);
+    put(all.agents, count(last.connected ?? 0), "of agents, by WebSocket");
     put(all.dead, count(last.dead ?? 0), last.dead ? "kept until redriven or purged" : "none");
     const first = standing.fullest[0];
     put(all.pressure, percent(last.pressure ?? 0), first ? first.subject : "no inboxes");
@@ -157,7 +157,7 @@ function makeReasons() {
   });
   const total = h("small");
   const node = h("section", { class: "panel" }, h("h2", { class: "caption" }, "Rejections by reason", total),
-    h("table", { class: "bars" }, widths(), h("thead", { class: "unseen" }, h("tr", {}, h("th", { scope: "col" }, "Reason"),
+    h("table", { class: "bars", "aria-label": "Rejections by reason" }, widths(), h("thead", { class: "unseen" }, h("tr", {}, h("th", { scope: "col" }, "Reason"),
       h("td", {}), h("th", { scope: "col" }, "Publishes"))), h("tbody", {}, rows.map((one) => one.node))));
   function update(samples, seconds) {
     const counts = {};
@@ -180,7 +180,7 @@ function makeFullest() {
   const body = h("tbody");
   const note = h("small");
   const node = h("section", { class: "panel" }, h("h2", { class: "caption" }, "Fullest inboxes", note),
-    h("table", { class: "bars" }, widths(), h("thead", { class: "unseen" }, h("tr", {}, h("th", { scope: "col" }, "Inbox"),
+    h("table", { class: "bars", "aria-label": "Fullest inboxes" }, widths(), h("thead", { class: "unseen" }, h("tr", {}, h("th", { scope: "col" }, "Inbox"),
       h("th", { scope: "col" }, "Pressure"), h("th", { scope: "col" }, "Messages"))), body),
     h("p", { class: "aside" }, h("a", { href: "#/inboxes" }, "All inboxes")));
   const rows = [];

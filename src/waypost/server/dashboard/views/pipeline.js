@@ -12,7 +12,7 @@ import { framed } from "../parts/report_frame.js";
 export const title = "Pipeline";
 
 export function show(main) {
-  const body = h("div", {}, emptyNote("Asking…"));
+  const body = h("div", {}, emptyNote("Loading…"));
   main.append(h("h1", { tabindex: "-1" }, title), body);
   const line = jobLine();
   let stopped = false;
@@ -37,7 +37,7 @@ function report(state, line, draw) {
   }
   if (!state.report) {
     return h("section", {}, h("h2", {}, "Report"), emptyNote("No report yet. The pipeline creates one from the journal, also while this relay runs."),
-      h("div", { class: "buttons left" }, refresh), line.nodes, commandBlock(run, "Create a report"));
+      h("div", { class: "buttons left" }, refresh), line.nodes, commandBlock(run, "Create it on the command line"));
   }
   const container = h("div");
   const open = h("button", { type: "button", class: "primary", onclick: load }, "Show the report");
@@ -60,7 +60,7 @@ function report(state, line, draw) {
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   }
   return h("section", {}, h("h2", {}, "Report"), h("p", {}, `Written ${when(state.report.at_us)}, ${bytes(state.report.bytes)}.`),
-    h("div", { class: "buttons left" }, open, save, refresh), line.nodes, container, commandBlock(run, "Update the report"));
+    h("div", { class: "buttons left" }, open, save, refresh), line.nodes, container, commandBlock(run, "Update it on the command line"));
 }
 
 function backtest(state) {

@@ -1,7 +1,7 @@
 // Access rules for senders and inboxes. The relay checks a new rule while it is typed.
 
 import { read, send } from "../app/api.js";
-import { h, setText } from "../app/dom.js";
+import { h, redraw, setText } from "../app/dom.js";
 import { count } from "../app/format.js";
 import { notice } from "../app/notice.js";
 import { command, relayPaths } from "../app/terminal.js";
@@ -13,7 +13,7 @@ export const title = "Rules";
 const CHECK_AFTER_MS = 350;
 
 export function show(main) {
-  const body = h("div", {}, emptyNote("Asking…"));
+  const body = h("div", {}, emptyNote("Loading…"));
   const problem = h("p", { class: "problem", role: "alert" });
   const verdict = h("p", { class: "verdict", role: "status" });
   const input = (name, label, hint) => h("div", { class: "field" }, h("label", { for: `rule-${name}` }, label),
@@ -27,7 +27,7 @@ export function show(main) {
     h("div", { class: "field" }, save));
   main.append(h("h1", { tabindex: "-1" }, title),
     h("p", { class: "lead" }, "Applied from the top, the highest priority first; the first match decides. Without a match, the message is allowed."),
-    problem, body, h("section", {}, h("h2", {}, "Add a rule"), form, verdict));
+    problem, h("section", {}, body), h("section", {}, h("h2", {}, "Add a rule"), form, verdict));
   relayPaths().catch(() => {});
   let timer = 0;
   let stopped = false;
@@ -79,8 +79,8 @@ export function show(main) {
   function draw(found) {
     if (stopped) return;
     setText(problem, found.problem);
-    body.replaceChildren(found.rules.length ? rulesTable(found.rules, draw)
-      : emptyNote("No rules: every sender may write to every inbox."));
+    redraw(body, () => body.replaceChildren(found.rules.length ? rulesTable(found.rules, draw)
+      : emptyNote("No rules: every sender may write to every inbox.")));
   }
 
   read("/v1/rules").then(draw, (failure) => { if (!stopped) body.replaceChildren(emptyNote(failure.message)); });
@@ -95,7 +95,7 @@ function rulesTable(rules, draw) {
     { label: "To", cell: (one) => h("code", {}, one.to) },
     { label: "Action", cell: (one) => h("span", { class: `badge ${one.action}` }, one.action) },
     { label: "Priority", kind: "number", cell: (one) => String(one.priority) },
-    { label: "", kind: "act", cell: (one) => h("button", { type: "button", "aria-label": `Remove the rule from ${one.from} to ${one.to} with priority ${one.priority}`, onclick: () => askRemove(one, draw) }, "Remove") },
+    { label: "Actions", kind: "act", cell: (one) => h("button", { type: "button", "aria-label": `Remove the rule from ${one.from} to ${one.to} with priority ${one.priority}`, onclick: () => askRemove(one, draw) }, "Remove") },
   ], numbered, { shown: false, stacked: true });
 }
 

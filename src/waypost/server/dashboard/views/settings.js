@@ -14,7 +14,7 @@ export const title = "Settings";
 const CHECK_AFTER_MS = 400;
 
 export function show(main) {
-  const body = h("div", {}, emptyNote("Asking…"));
+  const body = h("div", {}, emptyNote("Loading…"));
   main.append(h("h1", { tabindex: "-1" }, title),
     h("p", { class: "lead" }, "The relay's config.json. It needs only settings that differ from the defaults; with one invalid value, nothing changes."), body);
   relayPaths().catch(() => {});
@@ -103,7 +103,7 @@ function makeEditor(state, pipeline) {
     const rows = [...would.keys()].map((key) => ({ key, now: inForce.get(key) ?? "–", then: would.get(key), differs: inForce.get(key) !== would.get(key) }));
     rows.sort((a, b) => Number(b.differs) - Number(a.differs));
     const columns = [{ label: "Setting", kind: "name", cell: (one) => h("code", {}, one.key) }, { label: "In force", kind: "number", cell: (one) => [one.now, meaning(one.key, one.now)] }];
-    if (rows.some((one) => one.differs)) columns.push({ label: "New", kind: "number", cell: (one) => (one.differs ? h("b", { class: "changed" }, one.then) : "") });
+    if (rows.some((one) => one.differs)) columns.push({ label: "New", kind: "number", cell: (one) => (one.differs ? [h("b", { class: "changed" }, one.then), meaning(one.key, one.then)] : "") });
     table.replaceChildren(plainTable("All settings", columns, rows, { shown: false }));
   }
 

@@ -61,7 +61,8 @@ async def show_agent(call: Call[AgentPath, None]) -> Reply:
     if found is not None:
         return Reply(found)
     if call.caller.is_operator:
-        raise HttpError(404, f"{subject} has never connected to this relay")
+        text = "check the spelling; 'waypost names list' shows all names"
+        raise HttpError(404, f"{subject} has never connected to this relay: {text}")
     if directory.mode == "closed":
         raise DirectoryClosed
     why = HIDDEN_TEXT[directory.mode]

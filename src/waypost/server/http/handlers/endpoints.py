@@ -88,8 +88,12 @@ class UsageQuery(EndpointPath, forbid_unknown_fields=True):
 async def get_usage(call: Call[UsageQuery, None]) -> Reply:
     """Return the usage of one inbox."""
     subject, senders = call.parameters.subject, call.parameters.senders
-    connected = call.context.hub.is_connected(subject)
-    return Reply(call.context.relay.inspect().usage(subject, senders, connected=connected))
+    hub = call.context.hub
+    usage = call.context.relay.inspect().usage(
+        subject, senders, connected=hub.is_connected(subject)
+    )
+    usage.stuck = hub.is_stuck(subject)
+    return Reply(usage)
 
 
 def _facts(endpoint: Endpoint) -> EndpointInfo:

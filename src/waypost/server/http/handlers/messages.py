@@ -30,7 +30,7 @@ from waypost.relay.inspection.history import (
     thread_of,
 )
 from waypost.relay.relay import Draft, Relay
-from waypost.server.http.callers import Access, client_address
+from waypost.server.http.callers import Access, Caller, client_address
 from waypost.server.http.contract import (
     NO_BODY,
     Answer,
@@ -130,7 +130,7 @@ async def explain_message(call: Call[MessagePath, None]) -> Reply:
             thread = thread_of(event for event, _ in visible)
             steps = [_item(event, shown_as) for event, shown_as in visible]
     if not steps:
-        raise HttpError(404, "no such message among those you sent or received")
+        raise HttpError(404, _none_found("message", caller))
     response = MessageHistoryResponse(message_id=message_id, steps=steps, thread=thread)
     if arrival is not None:
         response.parent = arrival.parent
@@ -231,6 +231,12 @@ class ThreadPath(msgspec.Struct, forbid_unknown_fields=True):
     id: IdText
 
 
+def _none_found(what: str, caller: Caller) -> str:
+    if caller.is_operator:
+        return f"no such {what} in the journal: check the id; old segments are deleted"
+    return f"no such {what} among the messages you sent or received"
+
+
 async def read_thread(call: Call[ThreadPath, None]) -> Reply:
     """Return the messages of a thread; to an agent, only those it sent or received."""
     thread = validate_thread(call.parameters.id)
@@ -239,7 +245,7 @@ async def read_thread(call: Call[ThreadPath, None]) -> Reply:
         agent = None if caller.is_operator else caller.subject
         found = await inspector.thread(thread, agent)
     if not found.messages:
-        raise HttpError(404, "no such thread among the messages you sent or received")
+        raise HttpError(404, _none_found("thread", caller))
     return Reply(found)
 
 

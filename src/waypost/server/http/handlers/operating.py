@@ -74,7 +74,8 @@ async def remove_rule(call: Call[RuleKey, None]) -> Reply:
     key = None if query.from_key is msgspec.UNSET else query.from_key
     priority = None if query.priority is msgspec.UNSET else query.priority
     if not access.remove_rule(query.from_, query.to, key, priority):
-        raise HttpError(404, "not found: no rule with these patterns")
+        text = "no rule with these patterns; 'waypost rules list' shows all"
+        raise HttpError(404, f"not found: {text}")
     return Reply(_rules(call.context.relay))
 
 
