@@ -6,9 +6,12 @@ Rule 2  Beyond it, they may have batches whose outcome this node did not learn, 
         answer, and if not, they may try again with the same id.
 Rule 3  If the log has another batch in their place, they are set aside. If one of them had been
         confirmed, the log has lost it: this node does not take over until that is repaired.
+Rule 4  A node that begins to follow compares the end of the log with its copy first: in a log that
+        ends before it, there would be nothing to follow, without an error.
 
 Failures and answers:
   the mark does not fit the segments or the log   both are compared from the log's beginning
+  the log is empty, and the mark is not           `LogLost`: nothing is copied or taken over
   the log begins after the segments end           `LogUnusable`: copy another node's directory
 """
 
@@ -67,6 +70,33 @@ class Follower:
         """The files with events that the log has lost, and that are not repaired yet."""
         return lost_files(self._data.journal)
 
+    @property
+    def problem(self) -> str:
+        """Why this node does not take over, though it follows; "" if it may."""
+        lost = self.lost
+        if not lost:
+            return ""
+        return (
+            f"the replicated log lost events that it had confirmed; {lost[0]} still has them: stop"
+            " this node, run 'waypost cluster repair CLUSTER --data-dir DIR', and start it again"
+        )
+
+    async def check_end(self) -> Tail:
+        """Return the end of the log; if it is not after the copy, follow from the beginning.
+
+        Raise `LogLost` if the log is empty and was not before.
+        """
+        tail = await self._log.tail()
+        if tail.header is None and self._mark.last.position:
+            raise LogLost(
+                f"the replicated log is empty, but {self._data.root} has events of it up to"
+                f" {self._mark.last.seq:,}: check that this is the right cluster; if its stream"
+                " was deleted, 'waypost cluster repair --refill' fills it from a journal"
+            )
+        if tail.position <= self.position and not self._is_at(tail):
+            self._compare_again(f"its end at {tail.position:,} is not")
+        return tail
+
     async def follow(self, wait_s: float) -> int:
         """Copy the next records, waiting for the first; return how many there were."""
         entries = await self._log.read(self.position, wait_s)
@@ -86,17 +116,9 @@ class Follower:
             if await self.follow(0.0):
                 continue
             rounds += 1
-            tail = await self._log.tail()
-            if tail.header is None and self._mark.last.position:
-                raise LogLost(
-                    f"the replicated log is empty, but {self._data.root} has events of it up to"
-                    f" {self._mark.last.seq:,}: check that this is the right cluster; if its stream"
-                    " was deleted, 'waypost cluster repair --refill' fills it from a journal"
-                )
+            tail = await self.check_end()
             if self._is_at(tail):
                 return tail
-            if tail.position <= self.position:
-                self._compare_again(f"its end at {tail.position:,} is not")
         raise LogUnavailable(
             f"the replicated log does not return the records up to its end at {tail.position:,}:"
             " check the state of its stream"
@@ -110,12 +132,8 @@ class Follower:
         Raise `NotOwner` if another node is faster, `LogLost` if events must be repaired first.
         """
         tail = await self.catch_up()
-        if self.lost and not ignore_lost:
-            raise LogLost(
-                f"the replicated log lost events that it had confirmed; {self.lost[0]} still has"
-                " them: stop this node, run 'waypost cluster repair CLUSTER --data-dir DIR', and"
-                " start it again"
-            )
+        if self.problem and not ignore_lost:
+            raise LogLost(self.problem)
         tail = await self.append_missing(tail, node)
         await self.close()
         return Ownership(self._log, tail, node, address)

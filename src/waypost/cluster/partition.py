@@ -60,7 +60,7 @@ class PartitionRunner:
         self.epoch = 0
         """The epoch of this node's last ownership."""
         self.problem = ""
-        """Why this node neither owns the partition nor follows its owner."""
+        """Why this node neither owns the partition nor could take it over from its owner."""
 
     async def run(self, node: str, address: str = "") -> None:
         """Follow and own, in turns, until `stop` is called."""
@@ -94,11 +94,12 @@ class PartitionRunner:
             follower = Follower(self._data, self._log)
             try:
                 copied = 0
+                await follower.check_end()
                 while not self._stopping.is_set():
                     if self._wants() and await self._lease.hold():
                         return await follower.take_over(node, address)
                     copied += await follower.follow(self._pause_s)
-                    self.problem = ""
+                    self.problem = follower.problem
                     if copied >= _CHECKPOINT_RECORDS:
                         copied = 0
                         await asyncio.to_thread(_checkpoint, self._data)
