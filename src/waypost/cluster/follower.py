@@ -15,7 +15,9 @@ Failures and answers:
   the log begins after the segments end           `LogUnusable`: copy another node's directory
 """
 
+import asyncio
 import logging
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +40,7 @@ from waypost.relay.journal.log import (
 )
 from waypost.relay.journal.replicated import Ownership
 from waypost.relay.journal.segments import decode_line, list_segments
-from waypost.relay.state.recovery import drop_index_after
+from waypost.relay.state.recovery import checkpoint, drop_index_after, indexed_seq
 from waypost.wire.events import OwnerChanged
 
 log = logging.getLogger("waypost.cluster")
@@ -63,6 +65,7 @@ class Follower:
         self._mark = ConfirmedMark(data.journal)
         self.appended = 0
         """Batches that the log lacked, and that were appended again."""
+        self._indexed_seq = indexed_seq(data)
         self._begin(self._known())
 
     @property
@@ -108,6 +111,19 @@ class Follower:
                 return 0
             await self._put(entry)
         return len(entries)
+
+    @property
+    def unindexed_events(self) -> int:
+        """The events that a relay would fold if it was opened now: the index lacks them."""
+        return self._seq - self._indexed_seq
+
+    async def checkpoint(self) -> None:
+        """Bring the index up to the end of the segments; a failure only makes opening slower."""
+        try:
+            await asyncio.to_thread(checkpoint, self._data)
+        except (OSError, sqlite3.Error) as problem:
+            log.warning("cluster: index of %s not written: %s", self._data.root, problem)
+        self._indexed_seq = self._seq
 
     async def catch_up(self) -> Tail:
         """Copy everything up to the end of the log, and return that."""
@@ -220,6 +236,7 @@ class Follower:
         kept = await self._local.put(entry.record)
         if kept is not None:
             drop_index_after(self._data, *kept.begin)
+            self._indexed_seq = indexed_seq(self._data)
             self._report(kept.files, lost=self._mark.last.is_after(*kept.begin))
         self.position, self.hash = entry.position, header.hash
         end = End(header.segment, header.offset + len(entry.record.lines))

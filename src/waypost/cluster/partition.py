@@ -9,7 +9,6 @@ Rule 3  Whatever fails, the node follows again, and tries again after a part of 
 import asyncio
 import logging
 import os
-import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -20,7 +19,6 @@ from waypost.relay.errors import RelayError
 from waypost.relay.journal.log import Log
 from waypost.relay.journal.replicated import Ownership
 from waypost.relay.relay import Relay
-from waypost.relay.state.recovery import checkpoint
 
 log = logging.getLogger("waypost.cluster")
 
@@ -30,7 +28,9 @@ _RENEWALS = 3
 _MISSES_MAX = 2 * _RENEWALS
 """Renewals in a row that may fail: servers may restart, and the log decides anyway."""
 
-_CHECKPOINT_RECORDS = 10_000
+CHECKPOINT_EVENTS = 100_000
+"""Events that a follower copies before it writes a checkpoint: those behind it are folded when it
+takes over."""
 
 
 class PartitionRunner:
@@ -93,16 +93,14 @@ class PartitionRunner:
         try:
             follower = Follower(self._data, self._log)
             try:
-                copied = 0
                 await follower.check_end()
                 while not self._stopping.is_set():
                     if self._wants() and await self._lease.hold():
                         return await follower.take_over(node, address)
-                    copied += await follower.follow(self._pause_s)
+                    await follower.follow(self._pause_s)
                     self.problem = follower.problem
-                    if copied >= _CHECKPOINT_RECORDS:
-                        copied = 0
-                        await asyncio.to_thread(_checkpoint, self._data)
+                    if follower.unindexed_events >= CHECKPOINT_EVENTS:
+                        await follower.checkpoint()
                 return None
             finally:
                 await follower.close()
@@ -152,10 +150,3 @@ class PartitionRunner:
             await asyncio.wait_for(event, self._pause_s)
         except TimeoutError:
             pass
-
-
-def _checkpoint(data: DataDir) -> None:
-    try:
-        checkpoint(data)
-    except (OSError, sqlite3.Error) as problem:  # only makes the next start slower
-        log.warning("cluster: index of %s not written: %s", data.root, problem)
