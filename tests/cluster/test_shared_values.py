@@ -114,7 +114,6 @@ async def test_a_node_finds_what_changed_while_the_server_was_away(
 
     while not await is_written():
         pass
-    other.reload()
     await eventually(lambda: (known := other.get("config")) and known.value == b"after")
 
 
