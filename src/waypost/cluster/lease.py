@@ -4,6 +4,7 @@ It protects nothing. If two nodes hold it, or none does, the log still has one o
 costs time and nothing else.
 """
 
+import asyncio
 import logging
 
 import nats.errors
@@ -18,6 +19,8 @@ from waypost.relay.errors import LogUnavailable
 log = logging.getLogger("waypost.cluster")
 
 LEASE_S = 6.0
+_ANSWER_S = 1.5
+"""For which an attempt waits: servers that have lost their leader do not answer."""
 
 _FAILURES = (nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError)
 
@@ -43,17 +46,19 @@ class Lease:
         content, before = self._node.encode(), self._revision
         self._revision = 0
         try:
-            before = before or await self._own_revision()
-            if before:
-                self._revision = await self._bucket.update(self._key, content, before)
-            else:
-                self._revision = await self._bucket.create(self._key, content)
+            async with asyncio.timeout(_ANSWER_S):
+                before = before or await self._own_revision()
+                if before:
+                    self._revision = await self._bucket.update(self._key, content, before)
+                else:
+                    self._revision = await self._bucket.create(self._key, content)
             self._is_known = True
         except nats.js.errors.KeyWrongLastSequenceError:
             self._is_known = True
         except _FAILURES as problem:
+            if self._is_known:
+                log.warning("cluster: the lease of %s is not known: %r", self._key, problem)
             self._is_known = False
-            log.warning("cluster: the lease of %s is not known: %s", self._key, problem)
         return bool(self._revision)
 
     async def _own_revision(self) -> int:

@@ -25,8 +25,11 @@ log = logging.getLogger("waypost.cluster")
 _RENEWALS = 3
 """Renewals of the lease within its duration, and attempts to get it."""
 
-_MISSES_MAX = 2 * _RENEWALS
-"""Renewals in a row that may fail: servers may restart, and the log decides anyway."""
+_RETRIES = 12
+"""Attempts within its duration to renew a lease that was missed: more than those to get it, so that
+an owner keeps its lease when the servers have elected a leader."""
+_MISSED_MAX = 3.0
+"""Durations of the lease for which it may be missed: servers may restart, and the log decides."""
 
 CHECKPOINT_EVENTS = 100_000
 """Events that a follower copies before it writes a checkpoint: those behind it are folded when it
@@ -132,15 +135,18 @@ class PartitionRunner:
                 self._given_up.wait(),
             )
         ]
-        missed = 0
+        lease_s, clock = self._lease.lease_s, asyncio.get_running_loop().time
+        held, renewed = True, clock()
         try:
-            while missed < _MISSES_MAX:
+            while clock() - renewed < _MISSED_MAX * lease_s:
+                pause_s = self._pause_s if held else lease_s / _RETRIES
                 done, _ = await asyncio.wait(
-                    ends, timeout=self._pause_s, return_when=asyncio.FIRST_COMPLETED
+                    ends, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 if done:
                     return
-                missed = 0 if await self._lease.hold() else missed + 1
+                held = await self._lease.hold()
+                renewed = clock() if held else renewed
         finally:
             for one in ends:
                 one.cancel()
