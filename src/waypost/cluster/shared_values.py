@@ -200,19 +200,22 @@ class SharedValues:
         self._learn(entry.key, None if is_gone else value)
 
     def _learn(self, key: str, found: SharedValue | None) -> None:
-        """Take over a value, unless a newer one is known, and notify of the change."""
+        """Notify of a change, and take it over, unless a newer value is known.
+
+        In this order: whoever reads the revision in another thread was notified of it.
+        """
         known = self._values.get(key)
-        if found is None:
-            self._values.pop(key, None)
-        elif known is None or found.revision > known.revision:
-            self._values[key] = found
-        else:
+        if found is not None and known is not None and found.revision <= known.revision:
             return
         before, after = known and known.value, found and found.value
         if before != after:
             for prefix, callback in self._listeners:
                 if key.startswith(prefix):
                     callback(key, after)
+        if found is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = found
 
 
 def bucket_name(cluster: str) -> str:
