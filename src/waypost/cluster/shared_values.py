@@ -202,7 +202,7 @@ class SharedValues:
     def _learn(self, key: str, found: SharedValue | None) -> None:
         """Notify of a change, and take it over, unless a newer value is known.
 
-        In this order: whoever reads the revision in another thread was notified of it.
+        In this order: another thread that reads the revision was notified of it before.
         """
         known = self._values.get(key)
         if found is not None and known is not None and found.revision <= known.revision:

@@ -41,7 +41,7 @@ _CONNECT_S = 5.0
 _FAILURES = (nats.errors.Error, OSError, TimeoutError)
 
 
-class Connection(Client):
+class NatsConnection(Client):
     """A connection to the servers, on which a request fails as soon as the connection is lost.
 
     Its answer cannot arrive any more. Without this, it would wait for its timeout, and a publish
@@ -219,7 +219,7 @@ async def _connect(servers: Sequence[str], *, reconnect: bool) -> Client:
     async def note(problem: Exception) -> None:
         log.warning("cluster: NATS: %s", problem)
 
-    client = Connection()
+    client = NatsConnection()
     options: dict[str, Any] = {  # floats, which its annotations do not allow
         "reconnect_time_wait": 0.2,
         "connect_timeout": _CONNECT_S,

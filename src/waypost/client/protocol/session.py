@@ -14,11 +14,10 @@ Rule 3  A message reaches the application once, and leaves the relay when the ap
 Rule 4  After a lost connection the session reconnects with backoff, unless the relay rejected it
         for good: wrong key, subject of another key, or, at the first attempt, another connection
         under this subject.
-Rule 5  Each failed attempt doubles the backoff, from 0.1 s up to 30 s, or 5 s if the relay has
-        several nodes. Up to half of a delay is random, so that agents which lost the same relay do
-        not all reconnect at once. A connection of at least ten seconds resets it; one that was
-        accepted and dropped at once does not. A longer wait that the relay asks for is kept, up to
-        five minutes.
+Rule 5  Each failed attempt doubles the backoff, from 0.1 s up to 30 s (5 s with several nodes). Up
+        to half of a delay is random, so that agents which lost the same relay do not all reconnect
+        at once. A connection of at least ten seconds resets it; one that was accepted and dropped
+        at once does not. A longer wait that the relay asks for is kept, up to five minutes.
 Rule 6  Operations are checked on arrival (`arrivals`). After a violation the rest of the frame is
         ignored, its messages count as not delivered, and the I/O shell ends the connection.
 
