@@ -1,16 +1,50 @@
 """Backoff: delays between connection attempts."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.client.session_harness import NOW_MS, SessionHarness
-from waypost.client.protocol.backoff import BACKOFF_RESET_MS, Backoff
+from waypost.client import ClientOptions, Identity
+from waypost.client.connection import RelayConnection
+from waypost.client.message import Message
+from waypost.client.protocol.backoff import (
+    BACKOFF_MAX_MS,
+    BACKOFF_RESET_MS,
+    NODES_BACKOFF_MAX_MS,
+    Backoff,
+)
+from waypost.client.route import Route
+from waypost.client.seal_memory import SealMemory
+from waypost.wire import frames
 
 
 def test_delays_double_up_to_half_a_minute() -> None:
     backoff = Backoff(lambda: 0.999_999_9)
     delays = [round(backoff.delay_ms(0), -2) for _ in range(12)]
     assert delays == [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000, 30000]
+
+
+def test_with_several_nodes_delays_stay_within_seconds() -> None:
+    backoff = Backoff(lambda: 0.999_999_9, NODES_BACKOFF_MAX_MS)
+    delays = [round(backoff.delay_ms(0), -2) for _ in range(9)]
+    assert delays == [100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000]
+
+
+def no_message(frame: frames.Message) -> Message:
+    raise AssertionError("nothing is delivered")
+
+
+@pytest.mark.parametrize(
+    ("urls", "delays_max_ms"), [("ws://a", BACKOFF_MAX_MS), ("ws://a,ws://b", NODES_BACKOFF_MAX_MS)]
+)
+def test_a_connection_expects_several_nodes_if_it_was_given_them(
+    urls: str, delays_max_ms: int
+) -> None:
+    route, identity = Route.parse(urls), Identity.new("agent.a")
+    connection = RelayConnection(route, identity, ClientOptions(), SealMemory(None), no_message)
+    delays = [connection.session.disconnected(NOW_MS, 1006) for _ in range(20)]
+    assert delays_max_ms / 2 <= max(delays) <= delays_max_ms
 
 
 def test_half_of_a_delay_is_random() -> None:

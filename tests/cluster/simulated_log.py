@@ -49,6 +49,8 @@ class SimulatedLog:
         self.faults = faults
         self.forgotten = 0
         """How often the log has lost its end."""
+        self.trimmed = 0
+        """The last position that is past retention."""
         self._late: deque[tuple[int, Record]] = deque()
 
     def connect(self) -> "Connection":
@@ -127,6 +129,7 @@ class Connection:
         if faults.happens(faults.unavailable):
             raise LogUnavailable("the simulated log does not answer")
         end = len(records) - faults.random.randrange(3) if faults.happens(faults.stale) else None
+        after = max(after, self._shared.trimmed)
         found = list(enumerate(records[:end], 1))[after : after + RECORDS_PER_READ]
         return [Entry(position, record) for position, record in found]
 

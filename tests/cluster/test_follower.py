@@ -1,7 +1,9 @@
 """A node's copy of the log: what it does with batches that only one of the two has."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -9,12 +11,48 @@ import pytest
 
 from tests.cluster.nodes import SETTINGS, Node, segments_of
 from tests.cluster.simulated_log import Faults, SimulatedLog
+from tests.eventually import eventually
 from waypost import Relay
+from waypost.cluster.lease import Lease
+from waypost.cluster.partition import PartitionRunner
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import LogLost, LogUnusable, NotOwner, RelayStopped
+from waypost.relay.journal.confirmed import read_mark
+from waypost.relay.journal.replicated import Ownership
 from waypost.relay.state.recovery import checkpoint, recover
 
 Nodes = tuple[Node, Node]
+
+
+class ManualLease(Lease):
+    """A lease that another node holds until `is_free`."""
+
+    def __init__(self) -> None:
+        self.lease_s = 0.1
+        self.is_free = False
+
+    async def hold(self) -> bool:
+        await asyncio.sleep(0)
+        return self.is_free
+
+    async def release(self) -> None:
+        pass
+
+
+@asynccontextmanager
+async def running(node: Node, lease: Lease) -> AsyncIterator[PartitionRunner]:
+    """Run a node as a whole, which follows and takes over by itself, until the block ends."""
+
+    def open_relay(ownership: Ownership) -> Relay:
+        return Relay(node.directory, settings=SETTINGS, clock=node.clock, ownership=ownership)
+
+    runner = PartitionRunner(node.directory, node.connection, lease, open_relay)
+    task = asyncio.create_task(runner.run(node.name))
+    try:
+        yield runner
+    finally:
+        runner.stop()
+        await task
 
 
 @pytest.fixture
@@ -154,16 +192,26 @@ async def test_an_empty_log_is_not_filled_from_the_copy_of_a_node(
     assert log.records == []
 
 
+@pytest.mark.parametrize(
+    ("is_taken", "problem"), [(False, "log is empty, but"), (True, "lost events that it had")]
+)
+async def test_a_node_that_is_ahead_of_a_log_made_again_reports_it_while_it_follows(
+    nodes: Nodes, log: SimulatedLog, is_taken: bool, problem: str
+) -> None:
+    first, second = nodes
+    await first.step_down()
+    log.records.clear()
+    if is_taken:
+        await second.take_over()
+    async with running(first, ManualLease()) as runner:
+        await eventually(lambda: problem in runner.problem, "the error")
+
+
 async def test_a_node_behind_the_retention_of_the_log_asks_for_a_copy(
-    nodes: Nodes, log: SimulatedLog, monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, log: SimulatedLog
 ) -> None:
     _, second = nodes
-    read = second.connection.read
-
-    async def read_newer(after: int, wait_s: float = 0.0) -> object:
-        return await read(max(after, 2), wait_s)
-
-    monkeypatch.setattr(second.connection, "read", read_newer)
+    log.trimmed = 2
     with pytest.raises(LogUnusable, match="copy the data directory of another node"):
         await second.follow()
 
@@ -195,6 +243,28 @@ async def test_a_followers_checkpoint_spares_the_fold_of_its_history(nodes: Node
     assert recover(data, 0, repair=False).report.events_read == 0
     await second.take_over()
     assert await payloads(second) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("checkpoint_events", [5, 1_000_000])
+async def test_a_node_that_takes_over_folds_what_came_after_its_checkpoint(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, checkpoint_events: int
+) -> None:
+    first, second = nodes
+    monkeypatch.setattr("waypost.cluster.partition.CHECKPOINT_EVENTS", checkpoint_events)
+    for number in range(3, 30):
+        await send(first, number)
+    events = relay_of(first)._runtime.ledger.state.seq
+    lease = ManualLease()
+    async with running(second, lease) as runner:
+        mark = second.journal / "confirmed"
+        await eventually(lambda: mark.exists() and read_mark(second.journal).seq == events)
+        await first.step_down()
+        lease.is_free = True
+        await eventually(lambda: runner.relay is not None, "the second node to own")
+        assert runner.relay is not None
+        folded = runner.relay._runtime.report.events_read
+        assert [one.payload for one in await runner.relay.peek("team.a")] == list(range(30))
+    assert folded < 10 if checkpoint_events == 5 else folded >= events
 
 
 async def test_a_relay_with_maildir_files_may_own_a_partition(

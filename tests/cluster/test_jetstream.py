@@ -1,12 +1,16 @@
 """JetStream as a log when servers end, streams are full or gone, and others write to them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import nats.errors
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from tests.cluster.batches import Batches
+from tests.eventually import eventually
 from tests.harness.nats_server import MAX_PAYLOAD, NatsServer
 from waypost.cluster.jetstream import JetStreamLog
 from waypost.cluster.streams import connect, create_stream, disconnect, open_log, stream_name
@@ -50,10 +54,30 @@ async def test_an_append_without_a_server_has_an_unknown_outcome(
     log = JetStreamLog(client, stream_name(CLUSTER, 0), SUBJECT, timeout_s=1.0)
     server.kill()
     assert isinstance(await log.append(0, Batches().make()), Unknown)
-    with pytest.raises(LogUnavailable, match="did not answer within 1 s"):
+    with pytest.raises(LogUnavailable, match="did not answer within 2 s"):
         await log.tail()
     with pytest.raises(LogUnavailable):
         await log.read(0)
+
+
+async def test_a_request_fails_as_soon_as_its_connection_is_lost(
+    client: Client, server: NatsServer
+) -> None:
+    arrived = asyncio.Event()
+
+    async def stay_silent(message: Msg) -> None:
+        arrived.set()
+
+    await client.subscribe("silent", cb=stay_silent)
+    asking = asyncio.ensure_future(client.request("silent", timeout=3600.0))
+    await arrived.wait()
+    server.kill()
+    await eventually(asking.done, "the request to fail")
+    assert isinstance(asking.exception(), nats.errors.ConnectionReconnectingError)
+    server.start()
+    await eventually(lambda: client.is_connected, "a new connection")
+    with pytest.raises(nats.errors.NoRespondersError):
+        await client.request("nobody", timeout=3600.0)
 
 
 async def test_after_a_restart_the_same_append_can_be_repeated_and_counts_once(

@@ -62,6 +62,19 @@ class TestNode:
     async def owns(self) -> None:
         await eventually(lambda: self.partition.relay is not None, f"{self.name} to own")
 
+    async def has_followed(self, owner: "TestNode") -> None:
+        def is_same() -> bool:
+            try:
+                mine, others = (segments_of(one.directory / "journal") for one in (self, owner))
+            except FileNotFoundError:  # a segment is sealed at this moment
+                return False
+            return mine == others
+
+        await eventually(is_same, f"{self.name}'s copy")
+
+    async def has_problem(self, text: str) -> None:
+        await eventually(lambda: text in self.partition.problem, f"the error {text!r}")
+
     def cut(self) -> None:
         """Cut the node off from the server."""
         self._proxy.is_closed = True
@@ -127,17 +140,14 @@ async def test_a_node_that_stops_is_followed_by_another_with_everything(
 async def test_the_segments_of_a_follower_are_those_of_the_owner(
     nodes: tuple[TestNode, TestNode],
 ) -> None:
-    first, _ = nodes
+    first, second = nodes
     first.relay.register_endpoint("team.a")
     for number in range(30):
         await send(first.relay, number)
     await first.relay.seal_journal()
     await send(first.relay, "after the seal")
-    journals = [node.directory / "journal" for node in nodes]
-    await eventually(
-        lambda: segments_of(journals[0]) == segments_of(journals[1]), "the follower's copy"
-    )
-    assert len(segments_of(journals[1])) > 2
+    await second.has_followed(first)
+    assert len(segments_of(second.directory / "journal")) > 2
 
 
 async def test_an_owner_cut_off_delivers_and_confirms_nothing_after_a_new_owner(
@@ -189,14 +199,40 @@ async def test_a_server_that_restarts_delays_a_publish_and_loses_none(
 async def test_a_deleted_stream_stops_its_owner_with_a_clear_error(
     nodes: tuple[TestNode, TestNode], nats_server: NatsServer, cluster: str
 ) -> None:
-    first, _ = nodes
+    first, second = nodes
     first.relay.register_endpoint("team.a")
     await send(first.relay, "before")
+    await second.has_followed(first)
     client = await connect([nats_server.url])
     await client.jetstream().delete_stream(stream_name(cluster, 0))
     with pytest.raises(RelayStopped, match="does not exist: it was deleted"):
         await send(first.relay, "after")
-    await eventually(lambda: "does not exist" in first.partition.problem, "the error")
+    await first.has_problem("does not exist")
     await create_stream(client, cluster, 0, replicas=1)
-    await eventually(lambda: "log is empty, but" in first.partition.problem, "the error")
+    for node in nodes:
+        await node.has_problem("log is empty, but")
     await disconnect(client)
+
+
+async def test_a_node_that_is_ahead_of_a_stream_made_again_reports_what_was_lost(
+    tmp_path: Path, nats_server: NatsServer, cluster: str
+) -> None:
+    ahead, fresh = (TestNode(name, tmp_path, nats_server) for name in ("ahead", "fresh"))
+    client = await connect([nats_server.url])
+    try:
+        await ahead.start(cluster)
+        await ahead.owns()
+        ahead.relay.register_endpoint("team.a")
+        await send(ahead.relay, "before")
+        ahead.cut()
+        await client.jetstream().delete_stream(stream_name(cluster, 0))
+        await create_stream(client, cluster, 0, replicas=1)
+        await fresh.start(cluster)  # it has no copy that could tell it that there was a log
+        await fresh.owns()
+        ahead.heal()
+        await ahead.has_problem("lost events that it had confirmed")
+        await ahead.has_followed(fresh)
+    finally:
+        await ahead.stop()
+        await fresh.stop()
+        await disconnect(client)

@@ -1,6 +1,7 @@
 """Values and bindings that the nodes of a cluster share, on a real server."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -114,21 +115,28 @@ async def test_a_node_finds_what_changed_while_the_server_was_away(
 
     while not await is_written():
         pass
-    other.reload()
     await eventually(lambda: (known := other.get("config")) and known.value == b"after")
 
 
 @pytest.fixture
-async def pair(nodes: list[SharedValues], server: NatsServer) -> AsyncIterator[list[Bindings]]:
-    """The bindings as two nodes see them."""
+async def stores(
+    nodes: list[SharedValues], server: NatsServer
+) -> AsyncIterator[list[SharedBindings]]:
     async with AsyncExitStack() as stack:
         opened = []
         for values in nodes:
-            store = await SharedBindings.open([server.url], "test", values)
-            stack.push_async_callback(store.close_connection)
-            opened.append(Bindings(store))
-            store.follow(opened[-1])
+            opened.append(await SharedBindings.open([server.url], "test", values))
+            stack.push_async_callback(opened[-1].close_connection)
         yield opened
+
+
+@pytest.fixture
+def pair(stores: list[SharedBindings]) -> list[Bindings]:
+    """The bindings as two nodes see them."""
+    opened = [Bindings(store) for store in stores]
+    for store, bindings in zip(stores, opened, strict=True):
+        store.follow(bindings)
+    return opened
 
 
 async def test_a_subject_belongs_to_the_first_key_at_every_node(pair: list[Bindings]) -> None:
@@ -152,6 +160,23 @@ async def test_two_keys_that_bind_one_subject_at_two_nodes_do_not_both_get_it(
     failed = [one for one in results if isinstance(one, IdentitiesNotSaved | SubjectTaken)]
     assert len(failed) == 1
     await eventually(lambda: pair[0].get("agent.ann") == pair[1].get("agent.ann") is not None)
+
+
+async def test_a_binding_that_was_seen_but_not_applied_yet_is_not_replaced(
+    pair: list[Bindings], stores: list[SharedBindings], nodes: list[SharedValues]
+) -> None:
+    one, other = pair
+    goes_on = threading.Event()
+    stores[1]._learner.submit(goes_on.wait)  # the other node is slow
+    try:
+        await asyncio.to_thread(one.bind, "agent.ann", "key-1", 1)
+        await eventually(lambda: nodes[1].get("identity.agent.ann") is not None)
+        with pytest.raises(IdentitiesNotSaved, match="changed at another node"):
+            await asyncio.to_thread(other.bind, "agent.ann", "key-2", 2)
+    finally:
+        goes_on.set()
+    await eventually(lambda: (bound := other.get("agent.ann")) and bound.public_key == "key-1")
+    await asyncio.to_thread(other.unbind, "agent.ann")
 
 
 async def test_a_freed_subject_stays_closed_to_its_old_key_at_every_node(

@@ -4,25 +4,36 @@ import itertools
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from nats.js.api import DiscardPolicy, StreamConfig
 
 from tests.cluster.batches import Batches
 from tests.cluster.simulated_log import Faults, SimulatedLog
 from tests.harness.nats_server import MAX_PAYLOAD, NatsServer
-from waypost.cluster.streams import connect, create_stream, disconnect, open_log
+from waypost.cluster.jetstream import JetStreamLog
+from waypost.cluster.streams import connect, disconnect, stream_name
 from waypost.relay.journal.file_log import FileLog
 from waypost.relay.journal.log import Appended, Conflict, Log, Record
+from waypost.relay.journal.segments import list_segments
 
 Reopen = Callable[[], Awaitable[Log]]
 NUMBERS = itertools.count()
 
 
+class Store(NamedTuple):
+    """Where a log is kept. `reopen` opens it again, as another node or another process would;
+    `trim` removes the records up to a position, which are one or more segments."""
+
+    reopen: Reopen
+    trim: Callable[[int], Awaitable[object]]
+
+
 @pytest.fixture(
     params=["files", "simulation", pytest.param("jetstream", marks=pytest.mark.process)]
 )
-async def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reopen]:
-    """Open the same log again, as another node or another process would."""
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     if request.param == "files":
         opened: list[FileLog] = []
 
@@ -32,7 +43,12 @@ async def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
             opened.append(FileLog(tmp_path))
             return opened[0]
 
-        yield open_files
+        async def delete_segments(position: int) -> None:
+            for first, path in list_segments(tmp_path).items():
+                if first <= position:
+                    path.unlink()
+
+        yield Store(open_files, delete_segments)
         for one in opened:
             await one.close()
     elif request.param == "simulation":
@@ -43,17 +59,33 @@ async def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         async def open_connection() -> Log:
             return shared.connect()
 
-        yield open_connection
+        async def trim(position: int) -> None:
+            shared.trimmed = position
+
+        yield Store(open_connection, trim)
     else:
         server: NatsServer = request.getfixturevalue("nats_server")
         client, cluster = await connect([server.url]), f"contract-{next(NUMBERS)}"
-        await create_stream(client, cluster, 0, replicas=1)
+        name, subject = stream_name(cluster, 0), f"waypost.{cluster}.0"
+        subjects = [f"{subject}.batch", f"{subject}.piece"]
+        # As `create_stream` makes it, but that forbids to remove messages.
+        await client.jetstream().add_stream(
+            StreamConfig(name=name, subjects=subjects, discard=DiscardPolicy.NEW)
+        )
 
         async def open_stream() -> Log:
-            return await open_log(client, cluster, 0, replicas=1)
+            return JetStreamLog(client, name, subject)
 
-        yield open_stream
+        async def purge(position: int) -> None:
+            await client.jetstream().purge_stream(name, seq=position + 1)
+
+        yield Store(open_stream, purge)
         await disconnect(client)
+
+
+@pytest.fixture
+def reopen(store: Store) -> Reopen:
+    return store.reopen
 
 
 @pytest.fixture
@@ -133,6 +165,24 @@ async def test_everything_is_there_when_the_log_is_opened_again(
     assert (await log.tail()).position == position
     assert [one.record.lines for one in await log.read(0)] == [one.lines for one in records]
     assert [one.record.header.seal for one in await log.read(0)] == [False, True, False]
+    await appended(log, batches.make())
+
+
+async def test_records_past_retention_are_skipped_and_the_others_stay_where_they_are(
+    store: Store, batches: Batches
+) -> None:
+    log = await store.reopen()
+    removed = await appended(log, batches.make(), batches.make(seal=True))
+    kept = [batches.make(), batches.make()]
+    await appended(log, *kept)
+    before = await log.read(removed)
+    await store.trim(removed)
+    log = await store.reopen()
+    for after in (0, removed - 1, removed):
+        found = await log.read(after)
+        assert [one.position for one in found] == [one.position for one in before]
+        assert [one.record.lines for one in found] == [one.lines for one in kept]
+    assert (await log.tail()).hash == kept[-1].header.hash
     await appended(log, batches.make())
 
 

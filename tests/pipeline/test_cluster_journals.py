@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +17,6 @@ from tests.harness.partitions import name_in
 from waypost import Envelope, Relay
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.jobs.stream import stream
 from waypost.pipeline.journal.segments import list_local_segments
 from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.events import EVENTS
@@ -171,13 +169,6 @@ def test_a_backtest_of_a_cluster_has_no_differences(spark: SparkSession, tmp_pat
         result = backtest(lake, shortcut=shortcut)
         assert (result.differences, result.by_reason) == (0, {})
         assert result.rejected.keys() >= {"rate_limited", "quota_exceeded"}
-
-
-def test_a_stream_rejects_two_copies_of_one_journal(tmp_path: Path) -> None:
-    nodes = made(tmp_path / "cluster", two_owners)
-    unused = cast("SparkSession", None)
-    with pytest.raises(JournalUnusable, match="copies of one journal"):
-        stream(unused, str(tmp_path / "lake"), parse_sources(nodes))
 
 
 def test_a_stream_reads_an_open_segment_as_far_as_the_log_has_it(tmp_path: Path) -> None:

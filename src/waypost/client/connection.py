@@ -22,6 +22,7 @@ from waypost.client.lease_keeper import LeaseKeeper
 from waypost.client.message import Message
 from waypost.client.operations import Operations
 from waypost.client.options import ClientOptions
+from waypost.client.protocol.backoff import BACKOFF_MAX_MS, NODES_BACKOFF_MAX_MS
 from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.session import Session
 from waypost.client.receive_queue import ReceiveQueue
@@ -67,6 +68,7 @@ class RelayConnection:
             options,
             entropy=os.urandom,
             random=random.random,
+            backoff_max_ms=NODES_BACKOFF_MAX_MS if route.given_count > 1 else BACKOFF_MAX_MS,
         )
         self._link = WebSocketLink(route, self.session, options, self._handle, self._wait_for_room)
         self.operations = Operations(identity, self.session, options, seals, self.wake)

@@ -6,13 +6,18 @@ Rule 2  Beyond it, they may have batches whose outcome this node did not learn, 
         answer, and if not, they may try again with the same id.
 Rule 3  If the log has another batch in their place, they are set aside. If one of them had been
         confirmed, the log has lost it: this node does not take over until that is repaired.
+Rule 4  A node that begins to follow compares the end of the log with its copy first: in a log that
+        ends before it, there would be nothing to follow, without an error.
 
 Failures and answers:
   the mark does not fit the segments or the log   both are compared from the log's beginning
+  the log is empty, and the mark is not           `LogLost`: nothing is copied or taken over
   the log begins after the segments end           `LogUnusable`: copy another node's directory
 """
 
+import asyncio
 import logging
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +40,7 @@ from waypost.relay.journal.log import (
 )
 from waypost.relay.journal.replicated import Ownership
 from waypost.relay.journal.segments import decode_line, list_segments
-from waypost.relay.state.recovery import drop_index_after
+from waypost.relay.state.recovery import checkpoint, drop_index_after, indexed_seq
 from waypost.wire.events import OwnerChanged
 
 log = logging.getLogger("waypost.cluster")
@@ -60,12 +65,40 @@ class Follower:
         self._mark = ConfirmedMark(data.journal)
         self.appended = 0
         """Batches that the log lacked, and that were appended again."""
+        self._indexed_seq = indexed_seq(data)
         self._begin(self._known())
 
     @property
     def lost(self) -> list[Path]:
         """The files with events that the log has lost, and that are not repaired yet."""
         return lost_files(self._data.journal)
+
+    @property
+    def problem(self) -> str:
+        """Why this node does not take over, though it follows; "" if it may."""
+        lost = self.lost
+        if not lost:
+            return ""
+        return (
+            f"the replicated log lost events that it had confirmed; {lost[0]} still has them: stop"
+            " this node, run 'waypost cluster repair CLUSTER --data-dir DIR', and start it again"
+        )
+
+    async def check_end(self) -> Tail:
+        """Return the end of the log; if it is not after the copy, follow from the beginning.
+
+        Raise `LogLost` if the log is empty and was not before.
+        """
+        tail = await self._log.tail()
+        if tail.header is None and self._mark.last.position:
+            raise LogLost(
+                f"the replicated log is empty, but {self._data.root} has events of it up to"
+                f" {self._mark.last.seq:,}: check that this is the right cluster; if its stream"
+                " was deleted, 'waypost cluster repair --refill' fills it from a journal"
+            )
+        if tail.position <= self.position and not self._is_at(tail):
+            self._compare_again(f"its end at {tail.position:,} is not")
+        return tail
 
     async def follow(self, wait_s: float) -> int:
         """Copy the next records, waiting for the first; return how many there were."""
@@ -79,6 +112,19 @@ class Follower:
             await self._put(entry)
         return len(entries)
 
+    @property
+    def unindexed_events(self) -> int:
+        """The events that a relay would fold if it was opened now: the index lacks them."""
+        return self._seq - self._indexed_seq
+
+    async def checkpoint(self) -> None:
+        """Bring the index up to the end of the segments; a failure only makes opening slower."""
+        try:
+            await asyncio.to_thread(checkpoint, self._data)
+        except (OSError, sqlite3.Error) as problem:
+            log.warning("cluster: index of %s not written: %s", self._data.root, problem)
+        self._indexed_seq = self._seq
+
     async def catch_up(self) -> Tail:
         """Copy everything up to the end of the log, and return that."""
         rounds, tail = 0, Tail(0, None)
@@ -86,17 +132,9 @@ class Follower:
             if await self.follow(0.0):
                 continue
             rounds += 1
-            tail = await self._log.tail()
-            if tail.header is None and self._mark.last.position:
-                raise LogLost(
-                    f"the replicated log is empty, but {self._data.root} has events of it up to"
-                    f" {self._mark.last.seq:,}: check that this is the right cluster; if its stream"
-                    " was deleted, 'waypost cluster repair --refill' fills it from a journal"
-                )
+            tail = await self.check_end()
             if self._is_at(tail):
                 return tail
-            if tail.position <= self.position:
-                self._compare_again(f"its end at {tail.position:,} is not")
         raise LogUnavailable(
             f"the replicated log does not return the records up to its end at {tail.position:,}:"
             " check the state of its stream"
@@ -110,12 +148,8 @@ class Follower:
         Raise `NotOwner` if another node is faster, `LogLost` if events must be repaired first.
         """
         tail = await self.catch_up()
-        if self.lost and not ignore_lost:
-            raise LogLost(
-                f"the replicated log lost events that it had confirmed; {self.lost[0]} still has"
-                " them: stop this node, run 'waypost cluster repair CLUSTER --data-dir DIR', and"
-                " start it again"
-            )
+        if self.problem and not ignore_lost:
+            raise LogLost(self.problem)
         tail = await self.append_missing(tail, node)
         await self.close()
         return Ownership(self._log, tail, node, address)
@@ -202,6 +236,7 @@ class Follower:
         kept = await self._local.put(entry.record)
         if kept is not None:
             drop_index_after(self._data, *kept.begin)
+            self._indexed_seq = indexed_seq(self._data)
             self._report(kept.files, lost=self._mark.last.is_after(*kept.begin))
         self.position, self.hash = entry.position, header.hash
         end = End(header.segment, header.offset + len(entry.record.lines))

@@ -96,7 +96,7 @@ class PartitionHost:
 
     @property
     def problem(self) -> str:
-        """Why this node neither owns nor follows the partition; "" if it does."""
+        """Why this node neither owns the partition nor could take it over; "" otherwise."""
         return self._runner.problem
 
     @property

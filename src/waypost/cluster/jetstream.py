@@ -45,8 +45,11 @@ PIECE_HEADER = "Waypost-Piece"
 _HEADERS_MAX_BYTES = 2048
 _RECORDS_PER_FETCH = 32
 _RETRY_S = 0.05
-TIMEOUT_S = 5.0
-"""For which an append and each question waits for an answer."""
+TIMEOUT_S = 6.0
+"""For which an append waits for an answer."""
+_QUESTION_TIMEOUTS = 2
+"""As much longer a question is asked again: servers that lost a leader elect one for 4 to 9 s. An
+owner that gave up earlier would send its agents away for nothing."""
 
 _PIECE_WAIT_S = 1.0
 _ATTEMPTS = 5
@@ -240,11 +243,12 @@ class JetStreamLog:
         return int(info.state.last_seq)
 
     async def _retried(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer, for as long as the timeout.
+        """Ask until there is an answer, for as long as servers may elect a leader.
 
-        A request is lost with the connection it was sent on, so each waits for a part of it only.
+        A server that has lost its leader does not answer, so each request waits for a part of it.
         """
-        until = time.monotonic() + self._timeout_s
+        patience_s = _QUESTION_TIMEOUTS * self._timeout_s
+        until = time.monotonic() + patience_s
         while True:
             try:
                 async with asyncio.timeout(self._timeout_s / _ATTEMPTS):
@@ -256,7 +260,7 @@ class JetStreamLog:
             except _TRANSIENT as problem:
                 if time.monotonic() >= until or self._client.is_closed:
                     raise LogUnavailable(
-                        f"the stream {self._stream} did not answer within {self._timeout_s:g} s"
+                        f"the stream {self._stream} did not answer within {patience_s:g} s"
                         f" ({type(problem).__name__}): check that its servers are running and can"
                         " reach each other"
                     ) from None

@@ -4,6 +4,7 @@ It protects nothing. If two nodes hold it, or none does, the log still has one o
 costs time and nothing else.
 """
 
+import asyncio
 import logging
 
 import nats.errors
@@ -18,6 +19,8 @@ from waypost.relay.errors import LogUnavailable
 log = logging.getLogger("waypost.cluster")
 
 LEASE_S = 6.0
+_ANSWER_S = 1.5
+"""For which an attempt waits: servers that have lost their leader do not answer."""
 
 _FAILURES = (nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError)
 
@@ -31,21 +34,42 @@ class Lease:
         self._key = key
         self._node = node
         self._revision = 0
+        self._is_known = False
+        """Whether the last attempt was answered: otherwise this node may hold it unknowingly."""
 
     async def hold(self) -> bool:
-        """Acquire the lease, or renew it; return whether this node holds it now."""
-        content = self._node.encode()
+        """Acquire the lease, or renew it; return whether this node holds it now.
+
+        One that this node has from an earlier life, or from an attempt without an answer, is
+        renewed: waiting for its end would only take time.
+        """
+        content, before = self._node.encode(), self._revision
+        self._revision = 0
         try:
-            if self._revision:
-                self._revision = await self._bucket.update(self._key, content, self._revision)
-            else:
-                self._revision = await self._bucket.create(self._key, content)
+            async with asyncio.timeout(_ANSWER_S):
+                before = before or await self._own_revision()
+                if before:
+                    self._revision = await self._bucket.update(self._key, content, before)
+                else:
+                    self._revision = await self._bucket.create(self._key, content)
+            self._is_known = True
         except nats.js.errors.KeyWrongLastSequenceError:
-            self._revision = 0
+            self._is_known = True
         except _FAILURES as problem:
-            self._revision = 0
-            log.warning("cluster: the lease of %s is not known: %s", self._key, problem)
+            if self._is_known:
+                log.warning("cluster: the lease of %s is not known: %r", self._key, problem)
+            self._is_known = False
         return bool(self._revision)
+
+    async def _own_revision(self) -> int:
+        """Return the revision of a lease that this node holds without knowing it, or 0."""
+        if self._is_known:
+            return 0
+        try:
+            found = await self._bucket.get(self._key)
+        except nats.js.errors.KeyNotFoundError:
+            return 0
+        return found.revision or 0 if found.value == self._node.encode() else 0
 
     async def release(self) -> None:
         """Let another node acquire the lease at once."""

@@ -122,9 +122,12 @@ class Node:
         return self.hosts[partition].app if partition < len(self.hosts) else None
 
     def address(self, partition: int) -> str:
-        """Return the URL of the node that owns a partition; "" if none is known."""
+        """Return the URL of the node that owns a partition; "" if none is known to be alive.
+
+        A node that was killed has not withdrawn, and agents would try to reach it.
+        """
         owner = owner_of(self.values, partition)
-        return "" if owner is None else owner.address
+        return owner.address if owner is not None and owner.node in self.alive else ""
 
     def wants(self, partition: int) -> bool:
         """Return whether this node should try to own a partition without an owner."""

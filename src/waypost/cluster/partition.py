@@ -9,7 +9,6 @@ Rule 3  Whatever fails, the node follows again, and tries again after a part of 
 import asyncio
 import logging
 import os
-import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -20,17 +19,21 @@ from waypost.relay.errors import RelayError
 from waypost.relay.journal.log import Log
 from waypost.relay.journal.replicated import Ownership
 from waypost.relay.relay import Relay
-from waypost.relay.state.recovery import checkpoint
 
 log = logging.getLogger("waypost.cluster")
 
 _RENEWALS = 3
 """Renewals of the lease within its duration, and attempts to get it."""
 
-_MISSES_MAX = 2 * _RENEWALS
-"""Renewals in a row that may fail: servers may restart, and the log decides anyway."""
+_RETRIES = 12
+"""Attempts within its duration to renew a lease that was missed: more than those to get it, so that
+an owner keeps its lease when the servers have elected a leader."""
+_MISSED_MAX = 3.0
+"""Durations of the lease for which it may be missed: servers may restart, and the log decides."""
 
-_CHECKPOINT_RECORDS = 10_000
+CHECKPOINT_EVENTS = 100_000
+"""Events that a follower copies before it writes a checkpoint: those behind it are folded when it
+takes over."""
 
 
 class PartitionRunner:
@@ -60,7 +63,7 @@ class PartitionRunner:
         self.epoch = 0
         """The epoch of this node's last ownership."""
         self.problem = ""
-        """Why this node neither owns the partition nor follows its owner."""
+        """Why this node neither owns the partition nor could take it over from its owner."""
 
     async def run(self, node: str, address: str = "") -> None:
         """Follow and own, in turns, until `stop` is called."""
@@ -93,15 +96,14 @@ class PartitionRunner:
         try:
             follower = Follower(self._data, self._log)
             try:
-                copied = 0
+                await follower.check_end()
                 while not self._stopping.is_set():
                     if self._wants() and await self._lease.hold():
                         return await follower.take_over(node, address)
-                    copied += await follower.follow(self._pause_s)
-                    self.problem = ""
-                    if copied >= _CHECKPOINT_RECORDS:
-                        copied = 0
-                        await asyncio.to_thread(_checkpoint, self._data)
+                    await follower.follow(self._pause_s)
+                    self.problem = follower.problem
+                    if follower.unindexed_events >= CHECKPOINT_EVENTS:
+                        await follower.checkpoint()
                 return None
             finally:
                 await follower.close()
@@ -133,15 +135,18 @@ class PartitionRunner:
                 self._given_up.wait(),
             )
         ]
-        missed = 0
+        lease_s, clock = self._lease.lease_s, asyncio.get_running_loop().time
+        held, renewed = True, clock()
         try:
-            while missed < _MISSES_MAX:
+            while clock() - renewed < _MISSED_MAX * lease_s:
+                pause_s = self._pause_s if held else lease_s / _RETRIES
                 done, _ = await asyncio.wait(
-                    ends, timeout=self._pause_s, return_when=asyncio.FIRST_COMPLETED
+                    ends, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 if done:
                     return
-                missed = 0 if await self._lease.hold() else missed + 1
+                held = await self._lease.hold()
+                renewed = clock() if held else renewed
         finally:
             for one in ends:
                 one.cancel()
@@ -151,10 +156,3 @@ class PartitionRunner:
             await asyncio.wait_for(event, self._pause_s)
         except TimeoutError:
             pass
-
-
-def _checkpoint(data: DataDir) -> None:
-    try:
-        checkpoint(data)
-    except (OSError, sqlite3.Error) as problem:  # only makes the next start slower
-        log.warning("cluster: index of %s not written: %s", data.root, problem)

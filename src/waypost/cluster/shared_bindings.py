@@ -1,7 +1,8 @@
 """Bindings of subjects to keys that all nodes share, as `identity.SUBJECT` of the shared values.
 
 Rule 1  The first key to bind a subject owns it at every node: a binding is created, or replaces
-        the very one that this node knows, or is not saved.
+        the very one that this node knows, or is not saved. One that was seen and not applied yet
+        is not known: what is to replace it was decided without it.
 Rule 2  A change of another node is applied here as soon as it is seen.
 Rule 3  Nothing here waits for the event loop of the relays, nor does that wait for this: while a
         change is saved, `Bindings` is locked. So changes are written on a connection and a thread
@@ -11,6 +12,7 @@ Rule 3  Nothing here waits for the event loop of the relays, nor does that wait 
 import asyncio
 import concurrent.futures
 import threading
+from collections import Counter
 from collections.abc import Collection, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -47,6 +49,9 @@ class SharedBindings:
         self._bucket: KeyValue | None = None
         self._revisions: dict[str, int] = {}
         """Those that were written here and may not have been seen yet."""
+        self._unapplied: Counter[str] = Counter()
+        """How many changes of a key were seen and not applied yet."""
+        self._unapplied_lock = threading.Lock()
 
     @classmethod
     async def open(
@@ -96,9 +101,22 @@ class SharedBindings:
 
         def learn(key: str, value: bytes | None) -> None:
             if value is not None and not self._is_closed:
-                self._learner.submit(lambda: bindings.learn([decode_binding(key, value)]))
+                self._note_unapplied(key, 1)
+                self._learner.submit(apply, key, value)
+
+        def apply(key: str, value: bytes) -> None:
+            try:
+                bindings.learn([decode_binding(key, value)])
+            finally:
+                self._note_unapplied(key, -1)
 
         self._values.on_change(PREFIX, learn)
+
+    def _note_unapplied(self, key: str, more: int) -> None:
+        with self._unapplied_lock:
+            self._unapplied[key] += more
+            if not self._unapplied[key]:
+                del self._unapplied[key]
 
     def read(self) -> dict[str, Binding]:
         """Return all bindings by subject, freed ones included. Raises `IdentitiesDamaged`."""
@@ -123,14 +141,14 @@ class SharedBindings:
         assert self._bucket is not None
         for one in changes:
             key = PREFIX + one.subject
-            seen = self._values.get(key)
-            last = max(seen.revision if seen is not None else 0, self._revisions.pop(key, 0))
+            seen, own = self._values.get(key), self._revisions.get(key, 0)
+            last = max(seen.revision if seen is not None else 0, own)
+            if last > own and key in self._unapplied:
+                raise _changed_elsewhere(one)
             try:
                 written = await self._bucket.update(key, msgspec.json.encode(one), last=last)
             except nats.js.errors.KeyWrongLastSequenceError:
-                raise IdentitiesNotSaved(
-                    f"{one.subject} was changed at another node at the same time: try again"
-                ) from None
+                raise _changed_elsewhere(one) from None
             self._revisions[key] = written
 
     def drop_replaced_lines(self, *bindings: Collection[Binding]) -> None:
@@ -139,6 +157,12 @@ class SharedBindings:
     def close(self) -> None:
         """Accept no more changes."""
         self._is_closed = True
+
+
+def _changed_elsewhere(binding: Binding) -> IdentitiesNotSaved:
+    return IdentitiesNotSaved(
+        f"{binding.subject} was changed at another node at the same time: try again"
+    )
 
 
 def decode_binding(key: str, value: bytes) -> Binding:

@@ -2,13 +2,15 @@
 
 Rule 1  A value is replaced by naming the revision that was read; of two that replace the same
         one, the second fails.
-Rule 2  Every node has a copy in memory. Changes reach it within moments, in order; a node that
-        lost its connection reads all values again.
+Rule 2  Every node has a copy in memory. Changes reach it within moments, in order. The server that
+        sends them may be lost: a node that hears nothing asks for the last revision, and reads all
+        values again if it has not seen that.
 Rule 3  The bucket is as durable as the logs: stored in files, on as many servers.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -25,7 +27,9 @@ log = logging.getLogger("waypost.cluster")
 
 VALUE_MAX_BYTES = 512 * 1024
 RELOAD_S = 300.0
-"""All values are read again as often: what a lost watch missed is found then."""
+"""All values are read again as often."""
+CHECK_S = 2.0
+"""After as long without a change, a node checks that it has missed none."""
 RETRY_S = 1.0
 
 OnChange = Callable[[str, bytes | None], None]
@@ -47,7 +51,6 @@ class SharedValues:
         self._values: dict[str, SharedValue] = {}
         self._listeners: list[tuple[str, OnChange]] = []
         self._loaded = asyncio.Event()
-        self._reload = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -119,10 +122,6 @@ class SharedValues:
         deleted is None."""
         self._listeners.append((prefix, callback))
 
-    def reload(self) -> None:
-        """Read all values again, because changes may have been missed."""
-        self._reload.set()
-
     async def replace(self, key: str, value: bytes, revision: int = 0) -> bool:
         """Replace the value of that revision (0: there is none yet); return whether it was so."""
         try:
@@ -163,7 +162,6 @@ class SharedValues:
 
     async def _watch(self) -> None:
         """Read all values, then follow changes until it is time to read them again."""
-        self._reload.clear()
         last = await self._last_revision()
         watcher: Any = await self._bucket.watchall()  # its methods are not annotated
         try:
@@ -177,19 +175,24 @@ class SharedValues:
             for key in self._values.keys() - seen:
                 self._learn(key, None)
             self._loaded.set()
-            async with asyncio.timeout(RELOAD_S):
-                while not self._reload.is_set() and not self._is_closed:
-                    try:
-                        entry = await watcher.updates(timeout=RETRY_S)
-                    except nats.errors.TimeoutError:
-                        continue
-                    if entry is not None:
-                        self._take(entry)
-        except TimeoutError:
-            pass
+            await self._take_changes(watcher, newest)
         finally:
             with suppress(nats.errors.Error, OSError):  # must not hide a cancellation
                 await watcher.stop()
+
+    async def _take_changes(self, watcher: Any, newest: int) -> None:
+        """Take changes after revision `newest`, until one was missed, or it is time to reload."""
+        until = time.monotonic() + RELOAD_S
+        while not self._is_closed and time.monotonic() < until:
+            try:
+                entry = await watcher.updates(timeout=CHECK_S)
+            except nats.errors.TimeoutError:
+                if await self._last_revision() > newest:
+                    return
+                continue
+            if entry is not None:
+                self._take(entry)
+                newest = entry.revision or newest
 
     def _take(self, entry: KeyValue.Entry) -> None:
         is_gone = entry.operation in (KV_DEL, KV_PURGE)
@@ -197,19 +200,22 @@ class SharedValues:
         self._learn(entry.key, None if is_gone else value)
 
     def _learn(self, key: str, found: SharedValue | None) -> None:
-        """Take over a value, unless a newer one is known, and notify of the change."""
+        """Notify of a change, and take it over, unless a newer value is known.
+
+        In this order: another thread that reads the revision was notified of it before.
+        """
         known = self._values.get(key)
-        if found is None:
-            self._values.pop(key, None)
-        elif known is None or found.revision > known.revision:
-            self._values[key] = found
-        else:
+        if found is not None and known is not None and found.revision <= known.revision:
             return
         before, after = known and known.value, found and found.value
         if before != after:
             for prefix, callback in self._listeners:
                 if key.startswith(prefix):
                     callback(key, after)
+        if found is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = found
 
 
 def bucket_name(cluster: str) -> str:

@@ -12,11 +12,12 @@ import json
 import logging
 import urllib.request
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-import nats
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.js.api import DiscardPolicy, StorageType, StreamConfig
 
 from waypost.cluster.jetstream import TIMEOUT_S, JetStreamLog
@@ -38,6 +39,43 @@ REPLICAS = 3
 CLUSTER_KEY = "waypost-cluster"
 _CONNECT_S = 5.0
 _FAILURES = (nats.errors.Error, OSError, TimeoutError)
+
+
+class NatsConnection(Client):
+    """A connection to the servers, on which a request fails as soon as the connection is lost.
+
+    Its answer cannot arrive any more. Without this, it would wait for its timeout, and a publish
+    of an agent with it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        timeout: float = 0.5,
+        old_style: bool = False,
+        headers: dict[str, Any] | None = None,
+    ) -> Msg:
+        """Return the answer. Raises `nats.errors.Error`."""
+        asking = asyncio.ensure_future(
+            super().request(subject, payload, timeout, old_style, headers)
+        )
+        try:
+            await asyncio.wait((asking, self._lost), return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
+            raise nats.errors.ConnectionReconnectingError
+        finally:
+            asking.cancel()
+
+    async def note_loss(self) -> None:
+        """Let the requests that are waiting fail: the connection they were sent on is lost."""
+        self._lost.set_result(None)
+        self._lost = asyncio.get_running_loop().create_future()
 
 
 def stream_name(cluster: str, partition: int) -> str:
@@ -181,15 +219,21 @@ async def _connect(servers: Sequence[str], *, reconnect: bool) -> Client:
     async def note(problem: Exception) -> None:
         log.warning("cluster: NATS: %s", problem)
 
-    return await nats.connect(
+    client = NatsConnection()
+    options: dict[str, Any] = {  # floats, which its annotations do not allow
+        "reconnect_time_wait": 0.2,
+        "connect_timeout": _CONNECT_S,
+    }
+    await client.connect(
         list(servers),
         error_cb=note,
+        disconnected_cb=client.note_loss,
         allow_reconnect=reconnect,
         max_reconnect_attempts=-1 if reconnect else 1,
-        reconnect_time_wait=0.2,
-        connect_timeout=_CONNECT_S,
         name="waypost",
+        **options,
     )
+    return client
 
 
 def _check_version(client: Client, server: str) -> None:

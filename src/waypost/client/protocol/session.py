@@ -14,10 +14,10 @@ Rule 3  A message reaches the application once, and leaves the relay when the ap
 Rule 4  After a lost connection the session reconnects with backoff, unless the relay rejected it
         for good: wrong key, subject of another key, or, at the first attempt, another connection
         under this subject.
-Rule 5  Each failed attempt doubles the backoff, from 0.1 s up to 30 s. Up to half of a delay is
-        random, so that agents which lost the same relay do not all reconnect at once. A connection
-        of at least ten seconds resets it; one that was accepted and dropped at once does not. A
-        longer wait that the relay asks for is kept, up to five minutes.
+Rule 5  Each failed attempt doubles the backoff, from 0.1 s up to 30 s (5 s with several nodes). Up
+        to half of a delay is random, so that agents which lost the same relay do not all reconnect
+        at once. A connection of at least ten seconds resets it; one that was accepted and dropped
+        at once does not. A longer wait that the relay asks for is kept, up to five minutes.
 Rule 6  Operations are checked on arrival (`arrivals`). After a violation the rest of the frame is
         ignored, its messages count as not delivered, and the I/O shell ends the connection.
 
@@ -29,7 +29,7 @@ from collections.abc import Callable
 from waypost.client.errors import NotAuthenticated, RelayMoved, operation_error, permanent_failure
 from waypost.client.options import ClientOptions
 from waypost.client.protocol import arrivals
-from waypost.client.protocol.backoff import Backoff
+from waypost.client.protocol.backoff import BACKOFF_MAX_MS, Backoff
 from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.framing import FrameBuilder, FrameLimits
 from waypost.client.protocol.inbox import BlockList, InboxTracker
@@ -62,13 +62,14 @@ class Session:
         *,
         entropy: Callable[[int], bytes],
         random: Callable[[], float],
+        backoff_max_ms: int = BACKOFF_MAX_MS,
     ) -> None:
         self._prove = prove
         self._options = options
         self._is_pulling = options.receive == "pull"
         self._codec = CODECS[options.protocol]
         self._ids = UlidFactory(entropy)
-        self._backoff = Backoff(random)
+        self._backoff = Backoff(random, backoff_max_ms)
         self._outbox = Outbox()
         self._inbox = InboxTracker(options.remembered_max_ids, options.withheld_max_acks)
         self._requests: dict[str, str] = {}

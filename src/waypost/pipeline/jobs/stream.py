@@ -10,6 +10,8 @@ Rule 2  Tables are built by a thread of their own, with pauses of `build_every_s
         Events are committed meanwhile: a build of a long day takes longer than a batch may wait.
 Rule 3  `ingest` completes the segments of a stream: the manifest lists a segment as unsealed until
         `ingest` has read all of it.
+Rule 4  Copies of one journal, at nodes of a cluster, are each read in order, as far as its log has
+        them. So an event of a batch is new to the lake in all of them or in none; it is kept once.
 """
 
 import contextlib
@@ -94,13 +96,8 @@ def stream(
     Raises `JournalUnusable` or `LakeUnusable` if it cannot continue; commits stay.
     """
     options = options or StreamOptions()
-    sources = sorted(sources, key=lambda source: source.relay)
-    for one, other in pairwise(sources):
-        if one.relay == other.relay:
-            raise JournalUnusable(
-                f"{one.path} and {other.path} are copies of one journal: a stream follows one; give"
-                " the directory of one node"
-            )
+    sources = sorted(sources)
+    has_copies = any(one.relay == other.relay for one, other in pairwise(sources))
     build = build or _build
     before = open_lake(spark, lake_path, create=True).manifest
     register(spark)
@@ -109,7 +106,7 @@ def stream(
     build_every_s = None if options.until_idle else options.build_every_s
 
     def run(**trigger: Any) -> None:
-        handler = _BatchHandler(lake_path, build_every_s, build, spark)
+        handler = _BatchHandler(lake_path, has_copies, build_every_s, build, spark)
         writer = _new_events(spark, sources, before).writeStream.foreachBatch(handler)
         with _pool_of_its_own(spark):
             query = writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
@@ -150,18 +147,20 @@ def stop_on_signals() -> Iterator[threading.Event]:
 class _BatchHandler:
     """Ingests each batch, and builds the tables in a thread, every `build_every_s` seconds.
 
-    None is not at all. Over Spark Connect it runs in another process, without `spark`: the session
-    of its batches is used then. In this process, that session has no adaptive execution.
+    None is not at all. With `has_copies`, a batch may have an event several times. Over Spark
+    Connect it runs in another process, without `spark`: the session of its batches is used then.
+    In this process, that session has no adaptive execution.
     """
 
     def __init__(
         self,
         lake_path: str,
+        has_copies: bool,
         build_every_s: float | None,
         build: Build,
         spark: SparkSession | None = None,
     ) -> None:
-        self._arguments = (lake_path, build_every_s, build)
+        self._arguments = (lake_path, has_copies, build_every_s, build)
         self._spark = spark
         self._busy = threading.Lock()
         self._builder: threading.Thread | None = None
@@ -169,18 +168,18 @@ class _BatchHandler:
         self._ending = threading.Event()
         self._failure: Exception | None = None
 
-    def __reduce__(self) -> tuple[type["_BatchHandler"], tuple[str, float | None, Build]]:
+    def __reduce__(self) -> tuple[type["_BatchHandler"], tuple[str, bool, float | None, Build]]:
         return _BatchHandler, self._arguments
 
     def __call__(self, rows: DataFrame, _batch: int) -> None:
         """Ingest a batch. Raises what has ended the builds."""
-        lake_path, build_every_s, _ = self._arguments
+        lake_path, has_copies, build_every_s, _ = self._arguments
         with self._busy:
             if self._ending.is_set():  # returning would mark the batch as ingested
                 raise JournalUnusable("the stream is stopping")
             if self._failure is not None:
                 raise self._failure
-            ingest_batch(rows, lake_path)
+            ingest_batch(rows.dropDuplicates(["relay", "seq"]) if has_copies else rows, lake_path)
             if build_every_s is not None and self._builder is None:
                 spark = self._spark or rows.sparkSession
                 self._builder = threading.Thread(target=self._build, args=(spark,), daemon=True)
@@ -196,7 +195,7 @@ class _BatchHandler:
             self._builder.join()
 
     def _build(self, spark: SparkSession) -> None:
-        lake_path, build_every_s, build = self._arguments
+        lake_path, _, build_every_s, build = self._arguments
         while not self._ending.wait(build_every_s):
             self._is_new.wait()
             self._is_new.clear()
@@ -316,12 +315,12 @@ def _cause(problem: Exception) -> str:
 def _summary(before: Manifest, after: Manifest, sources: list[JournalSource]) -> StreamSummary:
     last_seq: dict[str, int] = {}
     events = 0
-    for source in sources:
-        was, now = before.relays.get(source.relay, {}), after.relays.get(source.relay, {})
+    for relay in dict.fromkeys(source.relay for source in sources):
+        was, now = before.relays.get(relay, {}), after.relays.get(relay, {})
         events += sum(one.events for one in now.values()) - sum(one.events for one in was.values())
-        last_seq[source.relay] = max((one.last_seq for one in now.values()), default=0)
+        last_seq[relay] = max((one.last_seq for one in now.values()), default=0)
     commits = after.version - before.version
-    return StreamSummary(relays=len(sources), events=events, commits=commits, last_seq=last_seq)
+    return StreamSummary(relays=len(last_seq), events=events, commits=commits, last_seq=last_seq)
 
 
 def _build(lake: Lake) -> object:

@@ -106,8 +106,8 @@ class Journal:
         self._flush_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         """Ends the wait of an open batch that began without an awaited event."""
-        self._inline_result: tuple[asyncio.Handle, WriteJob, OSError | None] | None = None
-        """The result of a batch written in this thread, until `_done` is called with it."""
+        self._inline_result: tuple[asyncio.Handle, WriteJob] | None = None
+        """A batch written in this thread, until `_done` is called with it."""
         self._writer = make_writer(directory, self._done_in_thread, self._waiting_in_thread)
         self._disk_full = not self._writer.ballast.restore()
         self._set_full(waiting=False)
@@ -201,9 +201,9 @@ class Journal:
             self._batch.is_awaited = True
         self._flush()
         while self._inline_result is not None:
-            handle, job, problem = self._inline_result
+            handle, job = self._inline_result
             handle.cancel()
-            self._done(job, problem)
+            self._done(job, job.problem)
 
     @property
     def segment(self) -> int:
@@ -337,11 +337,9 @@ class Journal:
         self._writing = self._closed.pop(0)
         job = self._writing.job
         assert job is not None
-        if self._writer.is_quick(job):  # quicker than waking the writer thread
-            problem = self._writer.perform_now(job)
-            self._inline_result = (self._loop.call_soon(self._done, job, problem), job, problem)
-        else:
-            self._writer.submit(job)
+        if self._writer.submit(job):
+            handle = self._loop.call_soon(self._done, job, job.problem)
+            self._inline_result = (handle, job)
 
     def _waiting_in_thread(self) -> None:
         self._loop.call_soon_threadsafe(lambda: self._set_full(waiting=True))

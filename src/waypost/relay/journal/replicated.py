@@ -75,7 +75,8 @@ class ReplicatedWriter:
         self._on_done = on_done
         self._log, self._node, self._epoch = ownership.log, ownership.node, ownership.epoch
         self._position, self._hash = ownership.tail.position, ownership.tail.hash
-        self._local = JournalWriter(directory, self._done_in_thread, on_waiting)
+        # A sync in the event loop would hold up the append.
+        self._local = JournalWriter(directory, self._done_in_thread, on_waiting, syncs_inline=False)
         self._mark = ConfirmedMark(directory)
         self._seq = self._mark.last.seq
         self._written: asyncio.Future[OSError | RelayStopped | None] | None = None
@@ -83,20 +84,14 @@ class ReplicatedWriter:
         self._failure: OSError | RelayStopped | None = None
         self.ballast = self._local.ballast
 
-    def submit(self, job: WriteJob) -> None:
-        """Write a batch; `on_done` is called once it is confirmed, or has failed."""
+    def submit(self, job: WriteJob) -> bool:
+        """Write a batch, and return False; `on_done` is called once it is confirmed, or has
+        failed."""
         self._task = self._loop.create_task(self._perform(job))
-
-    def is_quick(self, job: WriteJob) -> bool:
-        """Return False: a log is never as quick as a file."""
         return False
 
-    def perform_now(self, job: WriteJob) -> OSError | None:
-        """Is never called: no job is quick."""
-        raise NotImplementedError
-
     def note_arrival(self) -> None:
-        """Do nothing: no job is performed by the calling thread."""
+        """Do nothing: no sync is done by the calling thread."""
 
     def stop(self) -> None:
         """Finish the local write, then close the files. Raises `OSError` as `JournalWriter`."""
@@ -190,10 +185,8 @@ class ReplicatedWriter:
     def _write(self, part: WriteJob) -> "asyncio.Future[OSError | RelayStopped | None]":
         """Write to the local segment, or only seal it."""
         self._written = written = self._loop.create_future()
-        if not part.sync and self._local.is_quick(part):
-            written.set_result(self._local.perform_now(part))
-        else:
-            self._local.submit(part)
+        if self._local.submit(part):
+            written.set_result(part.problem)
         return written
 
     def _done_in_thread(self, part: WriteJob, problem: OSError | RelayStopped | None) -> None:

@@ -53,7 +53,8 @@ class WriteJob(msgspec.Struct):
     """One batch to write. The offsets are those of its first bytes in the two files.
 
     `after` runs in the writer thread once the batch is durable. `disk_was_full` is set if the
-    ballast had to be released, `has_waited` if no descriptor was free.
+    ballast had to be released, `has_waited` if no descriptor was free, `problem` if it failed in
+    the thread that submitted it.
     """
 
     segment: int
@@ -66,6 +67,7 @@ class WriteJob(msgspec.Struct):
     after: list[Callable[[], None]]
     disk_was_full: bool = False
     has_waited: bool = False
+    problem: OSError | None = None
 
 
 class Writer(Protocol):
@@ -76,11 +78,7 @@ class Writer(Protocol):
     @property
     def ballast(self) -> "Ballast": ...
 
-    def submit(self, job: WriteJob) -> None: ...
-
-    def is_quick(self, job: WriteJob) -> bool: ...
-
-    def perform_now(self, job: WriteJob) -> OSError | None: ...
+    def submit(self, job: WriteJob) -> bool: ...
 
     def note_arrival(self) -> None: ...
 
@@ -93,13 +91,21 @@ MakeWriter = Callable[[Path, OnDone, Callable[[], None]], Writer]
 class JournalWriter:
     """Performs jobs one by one, in order.
 
-    `on_done` is called in the writer thread after each, `on_waiting` when one has to wait for a
-    descriptor.
+    `on_done` is called in the writer thread after each that it performs, `on_waiting` when one has
+    to wait for a descriptor. Without `syncs_inline`, the writer thread performs all that sync.
     """
 
     is_replicated = False
 
-    def __init__(self, directory: Path, on_done: OnDone, on_waiting: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        on_done: OnDone,
+        on_waiting: Callable[[], None],
+        *,
+        syncs_inline: bool = True,
+    ) -> None:
+        self._syncs_inline = syncs_inline
         self._on_done = on_done
         self._on_waiting = on_waiting
         self._jobs: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
@@ -113,36 +119,21 @@ class JournalWriter:
         self._thread = threading.Thread(target=self._run, name="waypost-journal", daemon=True)
         self._thread.start()
 
-    def submit(self, job: WriteJob) -> None:
-        """Queue a job."""
-        self._jobs.put(job)
+    def submit(self, job: WriteJob) -> bool:
+        """Perform a job if it is quick, or queue it; return whether it is done, or has failed.
 
-    def is_quick(self, job: WriteJob) -> bool:
-        """Return whether the calling thread may perform a job: it only appends to open files, and
-        syncs little on a quick disk.
-
-        Call it once for each job, and only while no job is queued.
+        Submit one after the other is done.
         """
-        files = self._files
-        if job.seal or job.after or job.segment != files.segment:
+        if not self._is_quick(job):
+            self._jobs.put(job)
             return False
-        if job.bodies and files.bodies < 0:
-            return False
-        if not job.sync:
-            return True
-        self._syncs_in_thread -= self._syncs_in_thread > 0
-        small = len(job.lines) + len(job.bodies) <= _INLINE_SYNC_MAX_BYTES
-        return small and not self._syncs_in_thread
-
-    def perform_now(self, job: WriteJob) -> OSError | None:
-        """Perform a quick job in the calling thread; return the error, if any."""
         begin = time.perf_counter()
-        problem = self._try(job)
+        job.problem = self._try(job)
         if job.sync:
             self._synced_here = time.perf_counter()
             if self._synced_here - begin > _QUICK_SYNC_MAX_S:
                 self._syncs_in_thread = _SYNCS_IN_THREAD
-        return problem
+        return True
 
     def note_arrival(self) -> None:
         """Have the thread do the next syncs if the calling thread has synced a moment ago: what
@@ -158,6 +149,20 @@ class JournalWriter:
         self._thread.join()
         if self._unsynced is not None:
             raise self._unsynced
+
+    def _is_quick(self, job: WriteJob) -> bool:
+        """Return whether a job only appends to open files, and syncs little on a quick disk: that
+        takes less time than waking the thread."""
+        files = self._files
+        if job.seal or job.after or job.segment != files.segment:
+            return False
+        if job.bodies and files.bodies < 0:
+            return False
+        if not job.sync:
+            return True
+        self._syncs_in_thread -= self._syncs_in_thread > 0
+        small = len(job.lines) + len(job.bodies) <= _INLINE_SYNC_MAX_BYTES
+        return small and not self._syncs_in_thread and self._syncs_inline
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:

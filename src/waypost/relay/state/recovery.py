@@ -334,16 +334,28 @@ def checkpoint(data: DataDir) -> None:
 
 def drop_index_after(data: DataDir, segment: int, offset: int) -> None:
     """Delete the index if it holds events from after a place: the journal is cut off there."""
+    known = _indexed(data)
+    if known is None or (known.segment, known.offset) > (segment, offset):
+        _delete_index(data)
+
+
+def indexed_seq(data: DataDir) -> int:
+    """Return the number of the last event in the index; 0 if there is none."""
+    known = _indexed(data)
+    return known.seq if known is not None else 0
+
+
+def _indexed(data: DataDir) -> Position | None:
+    """Return the position of the index; None if there is none, or it is damaged."""
     if not data.index.exists():
-        return
+        return None
     try:
         index = Index(data.index, read_only=True)
         known = index.position()
         index.abandon()
     except DAMAGED:
-        known = None
-    if known is None or (known.segment, known.offset) > (segment, offset):
-        _delete_index(data)
+        return None
+    return known
 
 
 def _delete_index(data: DataDir) -> None:
