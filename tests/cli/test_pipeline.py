@@ -56,6 +56,13 @@ def test_an_invalid_option_is_reported_before_spark_starts(
     assert output in result.stderr
 
 
+@pytest.mark.parametrize("job", ["run", "ingest", "stream"])
+def test_a_missing_journal_is_reported_before_spark_starts(waypost: CommandLine, job: str) -> None:
+    arguments = ("pipeline", job, "--journal", "nowhere", "--lake", "lake")
+    message = "no journal at nowhere/journal: give the data directory of a relay"
+    assert message in waypost(*arguments, exits=1).stderr
+
+
 def test_an_invalid_drain_is_reported_before_spark_starts(waypost: CommandLine) -> None:
     arguments = ("pipeline", "import-trace", "x", "--lake", "y", "--drain", "soon")
     assert "next-activity" in waypost(*arguments, exits=2).stderr

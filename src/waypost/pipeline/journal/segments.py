@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from waypost.files import read_file
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.files import LINE_MAX_BYTES, NotRegular, local_path, open_segment, sees_path
-from waypost.pipeline.journal.sources import JournalSource, journal_path
+from waypost.pipeline.journal.sources import JournalSource, journal_path, no_journal
 from waypost.pipeline.spark.failures import PATH_ERRORS, cause, is_missing
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def _list_with_spark(spark: SparkSession, source: JournalSource) -> list[Segment
         )
     except PATH_ERRORS as problem:
         if is_missing(problem):
-            text = f"no journal at {source.path}: give the data directory of a relay"
-        else:
-            text = f"cannot read the journal at {source.path}: {cause(problem)}"
-        raise JournalUnusable(text) from None
+            raise no_journal(source.path) from None
+        raise JournalUnusable(
+            f"cannot read the journal at {source.path}: {cause(problem)}"
+        ) from None
     for row in files:
         if row.path.startswith("file:"):
             _size(Path(local_path(row.path)))  # Spark follows links

@@ -5,6 +5,7 @@ Standard library only: executors import this before anything is unpacked there.
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -50,6 +51,18 @@ def parse_sources(given: list[str]) -> list[JournalSource]:
             " --journal NAME=DIR"
         )
     return sources
+
+
+def require_local(sources: Iterable[JournalSource]) -> None:
+    """Raise `JournalUnusable` for a path on this machine that has no journal."""
+    for source in sources:
+        if "://" not in source.path and not Path(local_path(source.path)).is_dir():
+            raise no_journal(source.path)
+
+
+def no_journal(path: str) -> JournalUnusable:
+    """Return the error for a path without a journal."""
+    return JournalUnusable(f"no journal at {path}: give the data directory of a relay")
 
 
 def journal_path(given: str) -> str:

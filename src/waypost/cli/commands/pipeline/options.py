@@ -97,10 +97,14 @@ def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
         require_pipeline()
         from msgspec.structs import replace
 
+        from waypost.pipeline.journal.sources import parse_sources, require_local
+
         choice = _choice(master, remote, conf or [], spark_log)
         # A server has settings, a master and a log of its own.
         has_wishes = no_server or master or remote or conf or spark_log
         choice = replace(choice, events=_expected_events(rest), share_server=not has_wishes)
+        if choice.in_this_process and not _has_other_file_system(choice):
+            require_local(parse_sources(rest.get("journal", [])))
         command(spark=choice, **rest)
         if choice.in_this_process:
             _archive_classes(choice)
@@ -125,6 +129,13 @@ def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
         **{name: annotation for name, (annotation, _) in added.items()},
     }
     return run
+
+
+def _has_other_file_system(choice: "SparkChoice") -> bool:
+    """Return whether a path without a scheme may be elsewhere to Spark, which then looks itself."""
+    return "spark.hadoop.fs.defaultFS" in choice.conf or any(
+        name in os.environ for name in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR")
+    )
 
 
 def _archive_classes(choice: "SparkChoice") -> None:
