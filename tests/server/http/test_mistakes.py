@@ -36,6 +36,7 @@ AS_OPERATOR: dict[str, tuple[Any, str]] = {
 MESSAGES = {
     '{"subject": "agent.b"': "the body is not JSON: ",
     '{"subject": "agent.b", "payload": 1, "text": 1}': "; its fields are budget, ",
+    f'{{"subject": "agent.b", "payload": 1, "{"subjec" * 20}": 1}}': "; its fields are budget, ",
     '{"subject": "agent.b", "payload": 1, "deliver_at": "soon"}': "write it as 2026-05-01T09:00",
     '{"subject": "agent.b", "payload": 1, "budget": {"tll": 1}}': "did you mean `ttl`?",
     '{"messages": [{"subject": "agent.b", "payloat": 1}]}': "did you mean `payload`?",

@@ -15,6 +15,7 @@ from msgspec import inspect
 _unknown_field = re.compile(r"Object contains unknown field `(.*?)`(?: - at `(\$.*?)`)?").fullmatch
 _invalid_enum = re.compile(r"Invalid enum value .*? - at `(\$.*?)`", re.DOTALL).fullmatch
 _invalid_time = re.compile(r"Invalid RFC3339 encoded datetime(?: - at `\$.*?`)?").fullmatch
+_COMPARED_MAX_CHARS = 64
 _steps_of = re.compile(r"\.(\w+)|\[").finditer
 
 
@@ -32,8 +33,8 @@ def explained(problem: msgspec.ValidationError, kinds: Iterable[Any]) -> str:
 
 
 def _field_hint(field: str, known: list[str]) -> str:
-    close = get_close_matches(field, known, n=1)
-    if close:
+    is_short = len(field) <= _COMPARED_MAX_CHARS  # a comparison takes time with its length
+    if is_short and (close := get_close_matches(field, known, n=1)):
         return f"; did you mean `{close[0]}`?"
     return f"; its fields are {', '.join(known)}" if known else ""
 
