@@ -60,6 +60,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # duckdb complains at the exit about objects that Python does not collect
+
+
 def pytest_configure(config: pytest.Config) -> None:
     patch = pytest.MonkeyPatch()
     GUARD.install(patch)

@@ -73,7 +73,7 @@ function messagesTable(rows) {
       { label: "Message", kind: "id", cell: (one) => (one.id ? h("a", { href: toMessage(one.id) }, one.id) : "no id: rejected before it got one") },
       { label: "From", cell: (one) => h("a", { href: toSearch({ sender: one.sender }) }, one.sender) },
       { label: "To", cell: (one) => h("a", { href: toInbox(one.endpoint) }, one.endpoint) },
-      { label: "Outcome", cell: (one) => [h("span", { class: `badge ${one.outcome}` }, OUTCOMES[one.outcome], one.count > 1 ? ` × ${count(one.count)}` : ""), one.reason ? h("small", {}, one.reason) : null] },
+      { label: "Outcome", cell: (one) => [h("span", { class: `badge ${one.outcome}` }, OUTCOMES[one.outcome], one.count > 1 ? ` × ${count(one.count)}` : ""), one.reason ? h("small", {}, one.outcome === "pending" ? `returned: ${one.reason}` : one.reason) : null] },
       { label: "Size", kind: "number wide", cell: (one) => bytes(one.bytes) },
     ], rows, { shown: false, stacked: true });
 }

@@ -104,7 +104,7 @@ function makeEditor(state, pipeline) {
     rows.sort((a, b) => Number(b.differs) - Number(a.differs));
     const columns = [{ label: "Setting", kind: "name", cell: (one) => h("code", {}, one.key) }, { label: "In force", kind: "number", cell: (one) => [one.now, meaning(one.key, one.now)] }];
     if (rows.some((one) => one.differs)) columns.push({ label: "New", kind: "number", cell: (one) => (one.differs ? [h("b", { class: "changed" }, one.then), meaning(one.key, one.then)] : "") });
-    table.replaceChildren(plainTable("All settings", columns, rows, { shown: false }));
+    table.replaceChildren(plainTable("All settings", columns, rows, { shown: false, stacked: true }));
   }
 
   async function submit(event) {
