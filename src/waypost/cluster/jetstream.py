@@ -48,8 +48,8 @@ _RETRY_S = 0.05
 TIMEOUT_S = 6.0
 """For which an append waits for an answer."""
 _QUESTION_TIMEOUTS = 2
-"""As much longer a question is asked again: servers that lost a leader elect one for 4 to 9 s. An
-owner that gave up earlier would send its agents away for nothing."""
+"""A question is asked again for as many timeouts: servers that lost a leader elect one for 4 to
+9 s. An owner that gave up earlier would send its agents away for nothing."""
 
 _PIECE_WAIT_S = 1.0
 _ATTEMPTS = 5

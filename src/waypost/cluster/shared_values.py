@@ -181,14 +181,18 @@ class SharedValues:
                 await watcher.stop()
 
     async def _take_changes(self, watcher: Any, newest: int) -> None:
-        """Take changes after revision `newest`, until one was missed, or it is time to reload."""
-        until = time.monotonic() + RELOAD_S
+        """Take changes after revision `newest`, until one was missed, or it is time to reload.
+
+        One that is not there yet was missed if it is not there after the next pause, either.
+        """
+        until, last = time.monotonic() + RELOAD_S, newest
         while not self._is_closed and time.monotonic() < until:
             try:
                 entry = await watcher.updates(timeout=CHECK_S)
             except nats.errors.TimeoutError:
-                if await self._last_revision() > newest:
+                if last > newest:
                     return
+                last = await self._last_revision()
                 continue
             if entry is not None:
                 self._take(entry)

@@ -133,10 +133,12 @@ def _old_messages(report: ReportData) -> Iterator[ReportFinding]:
     for one in report.latency.unacked[:1]:
         age_ms = end_ms - one.oldest_ms
         if age_ms >= AGE_MIN_MS:
+            count = number(one.messages)
+            more = f"; {count} in all are not acknowledged" if one.messages > 1 else ""
             yield ReportFinding(
                 "old messages",
                 f"{qualified_name(report, one.relay, one.endpoint)} has had a message for"
-                f" {duration(age_ms)}; {number(one.messages)} in all are not acknowledged.",
+                f" {duration(age_ms)}{more}.",
                 "Start its agent: it is offline, too slow, or keeps the message.",
                 "latency",
             )
