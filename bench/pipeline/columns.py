@@ -9,8 +9,15 @@ from typing import Final, NamedTuple
 from waypost.wire.events import omitted_defaults
 
 TRANSITIONS: Final = (
-    *("leased", "acked", "returned", "failed", "expired", "evicted", "redriven"),
-    *("queued", "cancelled"),
+    "leased",
+    "acked",
+    "returned",
+    "failed",
+    "expired",
+    "evicted",
+    "redriven",
+    "queued",
+    "cancelled",
 )
 
 

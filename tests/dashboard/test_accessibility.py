@@ -19,16 +19,16 @@ VIEWS = {
     "sign-in": "#/",
     "overview": "#/",
     "inboxes": "#/inboxes",
-    "inbox": "#/inboxes/agent.kept",
+    "inbox": "#/inboxes/agent.listed",
     "no inbox": "#/inboxes/agent.unknown",
     "agents": "#/agents",
     "breakers": "#/breakers",
     "dead letters": "#/dead-letters",
-    "dead letters of an inbox": "#/dead-letters?endpoint=agent.kept",
-    "dead letters one by one": f"#/dead-letters?endpoint=agent.kept&reason={HOPS}",
+    "dead letters of an inbox": "#/dead-letters?endpoint=agent.listed",
+    "dead letters one by one": f"#/dead-letters?endpoint=agent.listed&reason={HOPS}",
     "messages": "#/messages",
     "rejected messages": "#/messages?outcome=rejected",
-    "message": "#/messages/kept-message",
+    "message": "#/messages/listed-message",
     "no message": "#/messages/unknown",
     "rules": "#/rules",
     "settings": "#/settings",
@@ -60,9 +60,9 @@ CHATTY = """() => [...document.querySelectorAll("[role=status], [role=alert], [a
 @pytest.fixture(scope="module")
 def busy(relay: DashboardRelay) -> Iterator[DashboardRelay]:
     """The relay with something to show, and to act on, in each view."""
-    relay.publish("agent.kept", message_id="kept-message")
+    relay.publish("agent.listed", message_id="listed-message")
     for number in range(2):
-        relay.dead_letter("agent.kept", f"kept-dead-{number}")
+        relay.dead_letter("agent.listed", f"listed-dead-{number}")
     relay.ask("PUT", "/v1/endpoints/service.tripped")
     for _ in range(2):
         relay.publish("service.tripped")
@@ -154,7 +154,7 @@ def test_tab_reaches_everything_in_order_with_a_visible_focus(
         ("agents", "Release the leases of agent.present"),
         ("agents", "Disconnect agent.present"),
         ("breakers", "Reset the breaker of service.tripped"),
-        ("dead letters", "Redrive 2 dead letters of agent.kept"),
+        ("dead letters", "Redrive 2 dead letters of agent.listed"),
         ("dead letters", "Purge…"),
         ("rules", "Remove the rule from agent.spy to agent.safe with priority 0"),
     ],
