@@ -243,6 +243,26 @@ def test_on_a_phone_the_first_screen_cuts_no_text(
     assert page.evaluate(CUT) == []
 
 
+def test_on_a_phone_the_values_of_a_chart_fit(open_page: OpenPage) -> None:
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 844})
+    figure = page.get_by_role("figure").filter(has=page.get_by_role("img", name="Throughput"))
+    figure.get_by_text("Values as a table").click()
+    expect(figure.get_by_role("columnheader", name="Rejected")).to_be_visible()
+    expect(figure.get_by_role("rowheader").first).to_have_css("white-space", "nowrap")
+    box = figure.locator(".scroll")
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+
+
+def test_on_a_phone_a_setting_without_a_change_has_no_new_value(open_page: OpenPage) -> None:
+    page = open_page("#/settings")
+    page.set_viewport_size({"width": 390, "height": 844})
+    config = page.get_by_label("config.json")
+    config.fill('{"maxHops": 7}')
+    table = page.get_by_role("table", name="All settings")
+    expect(table.locator("[data-label=New]:visible")).to_have_text(["7"])
+
+
 def test_the_page_names_reasons_in_the_words_of_findings_and_report(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:

@@ -116,7 +116,9 @@ def test_a_breaker_shows_its_state_and_its_state_changes(
     for _ in range(2):
         relay.publish("service.flaky", "the ledger is away")
     now = page.get_by_role("table", name="Breakers that are not at rest")
-    expect(now.get_by_role("row", name=re.compile("^service.flaky"))).to_contain_text("open")
+    flaky = now.get_by_role("row", name=re.compile("^service.flaky"))
+    expect(flaky).to_contain_text("open")
+    expect(flaky).to_contain_text("rejects messages until probes succeed")
     moves = page.get_by_role("table", name="State changes")
     moved = moves.get_by_role("row", name=re.compile("service.flaky"))
     expect(moved).to_contain_text("failureThreshold consecutive failures")
@@ -227,6 +229,7 @@ def test_scheduled_messages_are_counted_and_found(
     expect(cells.nth(2)).to_have_text("2")
     page = open_page("#/inboxes/agent.later")
     expect(page.get_by_text("2 scheduled, ")).to_be_visible()
+    expect(page.get_by_text("nothing pending")).to_be_visible()
     page = open_page("#/messages?endpoint=agent.later&outcome=scheduled")
     rows = page.get_by_role("table").get_by_role("row")
     expect(rows).to_have_count(3)

@@ -1,6 +1,10 @@
 """The queries of a report, on a lake with known results."""
 
-from tests.pipeline.reports.small_lake import HOSTILE, at_ms
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.pipeline.reports.small_lake import HOSTILE, SMALL, LakeInMemory, at, at_ms
 from waypost.pipeline.reports.data import (
     AgentConnections,
     BreakerSpan,
@@ -14,6 +18,7 @@ from waypost.pipeline.reports.data import (
     TrafficStep,
     UnackedInbox,
 )
+from waypost.pipeline.reports.queries import query_report_data
 
 
 def test_scope_and_period_cover_all_relays(small_report: ReportData) -> None:
@@ -90,6 +95,22 @@ def test_a_breaker_that_did_not_close_is_open_until_the_end(small_report: Report
     assert (closed.opened, closed.open_ms, closed.last_state) == (1, 30_000.0, "CLOSED")
     assert [one.state for one in closed.spans] == ["OPEN", "HALF_OPEN"]
     assert small_report.breakers.opened == 2
+
+
+def test_a_breaker_that_opens_again_after_each_probe_is_one_span(spark: SparkSession) -> None:
+    moves: list[dict[str, Any]] = []
+    before = "CLOSED"
+    for number in range(60):
+        opened, probed = at(number / 2), at(number / 2 + 0.499)
+        of_breaker = {"relay": "north", "endpoint": "agent.a"}
+        for when, after, lasted_ms in ((opened, "OPEN", 29_940.0), (probed, "HALF_OPEN", 60.0)):
+            change = {"at": when, "before": before, "after": after, "lasted_ms": lasted_ms}
+            moves.append({"seq": len(moves), **of_breaker, **change})
+            before = after
+    report = query_report_data(LakeInMemory(spark, {**SMALL, "breakers": moves}))
+    (found,) = report.breakers.breakers
+    assert found.spans[0] == BreakerSpan(at_ms(0), at_ms(29.999), "OPEN")
+    assert ([one.state for one in found.spans], found.spans_more) == (["OPEN", "HALF_OPEN"], 0)
 
 
 def test_dead_letters_are_counted_by_reason_and_by_inbox(small_report: ReportData) -> None:

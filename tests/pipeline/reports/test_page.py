@@ -10,6 +10,7 @@ import pytest
 from tests.pipeline.reports.sample_data import sample_report
 from tests.pipeline.reports.small_lake import HOSTILE
 from waypost.pipeline.reports.data import (
+    AgentConnections,
     AnomalySummary,
     BreakerSummary,
     ConnectionSummary,
@@ -226,6 +227,14 @@ def test_subjects_are_shown_with_their_relay_only_if_there_are_several(report: R
     assert "agent.planner @ north" not in render_page(report)
     scope = msgspec.structs.replace(report.scope, relays=["north", "south"])
     assert "agent.planner @ north" in render_page(msgspec.structs.replace(report, scope=scope))
+
+
+def test_a_connection_that_never_ended_has_no_duration(report: ReportData) -> None:
+    agents = [AgentConnections("north", "agent.stays", connections=1, connected_ms=0.0, open=1)]
+    connections = msgspec.structs.replace(report.connections, agents=agents)
+    page = render_page(msgspec.structs.replace(report, connections=connections))
+    row = page[page.index("agent.stays") :]
+    assert re.findall(r"<td[^>]*>(.*?)</td>", row)[:3] == ["1", "–", "1"]
 
 
 def test_the_same_data_gives_the_same_page(report: ReportData, page: str) -> None:

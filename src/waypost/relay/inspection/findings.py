@@ -140,7 +140,7 @@ def _breakers(facts: Facts) -> list[OperatorFinding]:
     def make(one: tuple[str, CircuitState], rest: str) -> OperatorFinding:
         endpoint, state = one
         is_open = state is OPEN
-        does = "is open: all its messages are rejected" if is_open else "admits probes only"
+        does = "is open: its messages are rejected" if is_open else "admits probes only"
         return OperatorFinding(
             kind=FindingKind.BREAKER_OPEN,
             subject=endpoint,

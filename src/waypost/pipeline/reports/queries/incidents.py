@@ -30,6 +30,7 @@ TEXT_MAX = 200
 CHAIN_MAX = 16
 BREAKERS_MAX = 15
 SPANS_MAX = 40
+BRIEF_SHARE = 1_000  # less than a pixel of a chart
 _COUNTS = ("letters", "waiting", "redriven", "purged")
 _CASE = ("relay", "sender", "kind", "endpoint")
 
@@ -144,14 +145,14 @@ def query_breakers(lake: Lake, period: Period) -> Section[BreakerSummary]:
         F.max_by(
             F.when(F.col("lasted_ms").isNull(), F.col("after")).otherwise("CLOSED"), "seq"
         ).alias("last_state"),
-        F.count_if(F.col("after") != "CLOSED").alias("spans"),
     )
     longest_first = (F.desc("open_ms"), F.col("relay"), F.col("endpoint"))
     (found,) = yield [Query(by_breaker, BREAKERS_MAX, *longest_first, sums=["opened"])]
     if not found.rows:
         return BreakerSummary()
     of_found = rows_of_inboxes(lake, changes.withColumn("known_ms", lasted_ms), found.rows)
-    (spans,) = yield [Query(_longest_spans(of_found))]
+    brief_ms = (period.last_ms - period.first_ms) / BRIEF_SHARE
+    (spans,) = yield [Query(_longest_spans(_joined(of_found, brief_ms)))]
     in_order = sorted(spans.rows, key=itemgetter("at_ms"))
     return BreakerSummary(
         breakers=[_breaker(row, in_order) for row in found.rows],
@@ -160,32 +161,54 @@ def query_breakers(lake: Lake, period: Period) -> Section[BreakerSummary]:
     )
 
 
-def _longest_spans(changes: DataFrame) -> DataFrame:
-    longest_first = Window.partitionBy("relay", "endpoint").orderBy(F.desc("known_ms"), "seq")
+def _joined(changes: DataFrame, brief_ms: float) -> DataFrame:
+    """Return spans; a breaker that opens again after a brief probe was open all the time."""
+    in_order = Window.partitionBy("relay", "endpoint").orderBy("seq")
+    opens_next = F.lead("after").over(in_order) == "OPEN"
+    probes = (F.col("after") == "HALF_OPEN") & (F.col("known_ms") < brief_ms) & opens_next
+    follows = (F.col("after") == F.lag("after").over(in_order)) & (
+        F.col("at_ms") - F.lag("known_end_ms").over(in_order) < brief_ms
+    )
     return (
-        changes.where(F.col("after") != "CLOSED")
-        .withColumn("rank", F.row_number().over(longest_first))
+        changes.withColumn("is_brief_probe", F.coalesce(probes, F.lit(False)))
+        .where((F.col("after") != "CLOSED") & ~F.col("is_brief_probe"))
+        .withColumn("known_end_ms", F.col("at_ms") + F.col("known_ms"))
+        .withColumn("starts", F.when(follows, 0).otherwise(1))
+        .withColumn("number", F.sum("starts").over(in_order))
+        .groupBy("relay", "endpoint", "number", "after")
+        .agg(
+            F.min("at_ms").alias("at_ms"),
+            F.max_by(F.col("at_ms") + F.col("lasted_ms"), "seq").alias("end_ms"),
+            F.max("known_end_ms").alias("known_end_ms"),
+        )
+    )
+
+
+def _longest_spans(spans: DataFrame) -> DataFrame:
+    of_breaker = Window.partitionBy("relay", "endpoint")
+    lasted_ms = F.col("known_end_ms") - F.col("at_ms")
+    return (
+        spans.withColumn("spans", F.count("*").over(of_breaker))
+        .withColumn("rank", F.row_number().over(of_breaker.orderBy(F.desc(lasted_ms), "number")))
         .where(F.col("rank") <= SPANS_MAX)
-        .select("relay", "endpoint", "at_ms", "lasted_ms", "after")
+        .select("relay", "endpoint", "at_ms", "end_ms", "after", "spans")
     )
 
 
 def _breaker(row: Row, spans: list[Row]) -> Breaker:
-    own = [
-        BreakerSpan(
-            one["at_ms"],
-            None if one["lasted_ms"] is None else round(one["at_ms"] + one["lasted_ms"]),
-            one["after"],
-        )
-        for one in spans
-        if (one["relay"], one["endpoint"]) == (row["relay"], row["endpoint"])
-    ]
+    named = (row["relay"], row["endpoint"])
+    own = [one for one in spans if (one["relay"], one["endpoint"]) == named]
     return Breaker(
         row["relay"],
         row["endpoint"],
         row["opened"],
         row["open_ms"],
         row["last_state"],
-        own,
-        row["spans"] - len(own),
+        [_span(one) for one in own],
+        own[0]["spans"] - len(own) if own else 0,
     )
+
+
+def _span(row: Row) -> BreakerSpan:
+    end_ms = row["end_ms"]
+    return BreakerSpan(row["at_ms"], None if end_ms is None else round(end_ms), row["after"])

@@ -219,7 +219,7 @@ def connections_section(report: ReportData) -> Section:
             [
                 qualified_name(report, one.relay, one.subject),
                 number(one.connections),
-                duration(one.connected_ms),
+                duration(one.connected_ms) if one.connections > one.open else "–",
                 number(one.open),
             ]
             for one in connections.agents

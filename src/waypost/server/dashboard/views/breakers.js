@@ -17,7 +17,7 @@ const SHOWN = 50;
 const STATES = { CLOSED: "closed", OPEN: "open", HALF_OPEN: "half open" };
 const WORDS = {
   CLOSED: "admits all messages; counts failures",
-  OPEN: "rejects all messages",
+  OPEN: "rejects messages until probes succeed",
   HALF_OPEN: "admits a few probes",
 };
 

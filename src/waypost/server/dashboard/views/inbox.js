@@ -119,7 +119,7 @@ function build(subject, refresh) {
     facts.size.put(bytes(detail.bytes), detail.bytes_max ? `cap ${bytes(detail.bytes_max)}` : "no cap");
     facts.dead.put(count(detail.dead), detail.dead ? "kept with reasons" : "none");
     facts.agent.put(detail.stuck ? "stuck" : detail.connected ? "connected" : "disconnected", detail.registered ? "registered" : "not registered");
-    facts.oldest.put(detail.oldest_us ? span((detail.at_us - detail.oldest_us) / 1000) : "–", detail.oldest_us ? "not acknowledged" : "all are acknowledged");
+    facts.oldest.put(detail.oldest_us ? span((detail.at_us - detail.oldest_us) / 1000) : "–", detail.oldest_us ? "not acknowledged" : "nothing pending");
     const limits = Object.fromEntries(detail.tiers.map((one) => [one.tier, one]));
     if (statusText !== JSON.stringify(detail.tiers)) tiers.replaceChildren(tierTable(detail.tiers));
     statusText = JSON.stringify(detail.tiers);

@@ -103,7 +103,7 @@ function makeTiles() {
     put(all.pressure, percent(last.pressure ?? 0), first ? first.subject : "no inboxes");
     const oldest = standing.oldest;
     put(all.oldest, oldest ? span(Math.max(0, live.nowUs() - oldest.oldest_us) / 1000) : "–",
-      oldest ? `unacknowledged, ${oldest.subject}` : "all are acknowledged");
+      oldest ? `unacknowledged, ${oldest.subject}` : "nothing pending");
     put(all.stuck, count(last.stuck ?? 0), last.stuck ? "acknowledge nothing" : "none");
     setAttr(all.stuck.node, "data-level", last.stuck ? "stuck" : null);
     setAttr(all.pressure.node, "data-level", level(last.pressure ?? 0, standing.pressure_warning_at));
