@@ -134,6 +134,11 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
                 self.transport.resume_reading()
         return message
 
+    def send_500_response(self) -> None:
+        """Reject the handshake, once: both the end of the application and a stop would."""
+        if not self.conn.eof_sent:
+            super().send_500_response()
+
     async def run_asgi(self) -> None:
         """Serve the connection; abort it `CLOSE_DEADLINE_S` after the end if it is still open."""
         await super().run_asgi()
