@@ -17,6 +17,7 @@ from tests.cli.conftest import CommandLine
 from tests.cluster.cluster_processes import NodeProcess
 from tests.eventually import eventually_blocking
 from tests.harness.nats_server import NatsServer
+from waypost.cluster.address import NODE_FILE
 from waypost.cluster.streams import connect, disconnect, stream_name
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -176,6 +177,7 @@ def test_a_directory_that_another_process_has(operator: Operator) -> None:
 def test_a_directory_of_another_node_or_cluster(operator: Operator) -> None:
     first = operator.node("r0", "node")
     first.start()
+    eventually_blocking((first.directory / NODE_FILE).exists, "the node to take its directory")
     first.kill(signal.SIGTERM)
     expected = f"belongs to the node 'r0' of the cluster '{operator.cluster}'"
     assert expected in operator.serve("--node", "r1")
