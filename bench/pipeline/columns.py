@@ -4,21 +4,11 @@ They repeat `waypost.pipeline.lake.events` without importing Spark, which would 
 memory of these engines. A test compares the two.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
-from waypost.wire.events import omitted_defaults
+from waypost.wire.events import MailboxEvent, omitted_defaults
 
-TRANSITIONS: Final = (
-    "leased",
-    "acked",
-    "returned",
-    "failed",
-    "expired",
-    "evicted",
-    "redriven",
-    "queued",
-    "cancelled",
-)
+TRANSITIONS: Final = tuple(str(kind.__struct_config__.tag) for kind in get_args(MailboxEvent))
 
 
 class Default(NamedTuple):
