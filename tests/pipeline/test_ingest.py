@@ -15,6 +15,8 @@ from waypost.pipeline.ingest.job import IngestSummary, ingest
 from waypost.pipeline.journal.sources import JournalSource, parse_sources
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Lake, open_lake
+from waypost.pipeline.lake.packs import Upkeep
+from waypost.pipeline.tables.build import build
 from waypost.server.identity.relay_key import RelayKey
 from waypost.testing import ManualClock
 from waypost.wire.events import encode_event
@@ -230,3 +232,19 @@ def test_a_directory_without_a_journal_is_named_in_the_error(
     for name in ("nothing", "empty"):
         with pytest.raises(JournalUnusable, match=name):
             ingest(lake_of(spark, tmp_path), parse_sources([str(tmp_path / name)]))
+
+
+def test_what_one_large_ingest_has_written_is_not_written_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_journal(tmp_path / "data", sealed_traffic)
+    # Each file is small, and there are many. Together they are not small.
+    upkeep = Upkeep(pack_bytes=200_000, small_files_max=2)
+    lake = open_lake(spark, str(tmp_path / "lake"), create=True, upkeep=upkeep)
+    ingest(lake, parse_sources([f"r{n}={tmp_path / 'data'}" for n in range(6)]))
+    written = lake.manifest.tables["events"]
+    assert all(4 * one.bytes < upkeep.pack_bytes for one in written)
+    assert 4 * sum(one.bytes for one in written) > upkeep.pack_bytes
+    assert len(written) > upkeep.small_files_max
+    build(lake)
+    assert lake.manifest.tables["events"] == written

@@ -41,6 +41,8 @@ _ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Bytes of lines that become one row group."""
 
 _GROUP_MIN_BYTES = 8 * 1024 * 1024
+_GROUP_MAX_BYTES = 8 * _ROW_GROUP_BYTES
+"""Bytes of lines that become one file, of about the size of a pack."""
 _GROUPS_PER_CORE = 4
 """Files to write for each core, so that all cores have about the same to do."""
 
@@ -93,11 +95,11 @@ def ingest_with_arrow(change: "Change", segments: list[SegmentFile]) -> Ingested
 def _groups(change: "Change", segments: list[SegmentFile]) -> list[list[ReadTask]]:
     """Return groups of segments of a relay, in order, that become one file; the largest first.
 
-    They are as large as a row group, and smaller where there would not be some for each core.
+    They are as large as a pack, and smaller where there would not be some for each core.
     """
     cores = cores_of(change.lake.spark)
     share = sum(one.bytes for one in segments) // (_GROUPS_PER_CORE * cores)
-    wanted = max(_GROUP_MIN_BYTES, min(_ROW_GROUP_BYTES, share))
+    wanted = max(_GROUP_MIN_BYTES, min(_GROUP_MAX_BYTES, share))
     groups: list[list[ReadTask]] = []
     sizes: list[int] = []
     for one in sorted(segments, key=lambda one: (one.relay, one.first_seq)):

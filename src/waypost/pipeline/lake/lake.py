@@ -54,8 +54,8 @@ from waypost.pipeline.lake.storage import find_writes, remove, written_files
 
 EVENTS_TABLE = "events"
 EVENT_ORDER = ("kind", "sender", "endpoint")
-"""How events are sorted in a file, so that a look at some kinds, at a sender, or at the messages of
-an endpoint, skips most pages. Only arrivals have a sender."""
+"""How events are sorted in a row group, so that a look at some kinds, at a sender, or at the
+messages of an endpoint, skips most pages. Only arrivals have a sender."""
 
 PAGE_ROWS_MAX = 4096
 """Rows of a page of `events`: what a look reads at least."""

@@ -18,7 +18,7 @@ import msgspec
 from waypost.pipeline.lake.manifest import DataFile, Manifest
 
 _SMALL_SHARE = 4
-"""A pack is small if its files have on average less than this part of the wanted size."""
+"""A pack is small if it has less than this part of the wanted size, in however many files."""
 
 
 class Upkeep(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,11 +66,11 @@ def files_to_merge(files: Iterable[DataFile], upkeep: Upkeep) -> list[DataFile]:
 
 
 def small_packs(packs: Mapping[str, list[DataFile]], upkeep: Upkeep) -> set[str]:
-    """Return the names of the packs with small files if these are many, else none."""
+    """Return the names of the small packs if their files are many, else none."""
     small = {
         name
         for name, files in packs.items()
-        if total_bytes(files) * _SMALL_SHARE < upkeep.pack_bytes * len(files)
+        if total_bytes(files) * _SMALL_SHARE < upkeep.pack_bytes
     }
     return small if sum(len(packs[name]) for name in small) > upkeep.small_files_max else set()
 

@@ -27,26 +27,24 @@ _GROUP = ("day", "relay", "thread")
 
 def build(arrivals: DataFrame) -> DataFrame:
     """Return the conversations among `arrivals`."""
-    named = arrivals.where(F.coalesce("thread", F.lit("")) != "")
-    followed = named.select("day", "relay", F.col("thread").alias("id")).distinct()
-    # Nearly all messages are followed by none: this leaves few to aggregate.
-    first = arrivals.where(F.coalesce("thread", F.lit("")) == "").join(
-        followed, on=["day", "relay", "id"], how="left_semi"
+    has_endpoint = F.col("endpoint") != ""
+    parties = F.array_union(
+        F.collect_set("sender"), F.collect_set(F.when(has_endpoint, F.col("endpoint")))
     )
-    of_threads = named.unionByName(first).withColumn("thread", thread_of())
-    parties = F.array_compact(
-        F.array(F.col("sender"), F.when(F.col("endpoint") != "", F.col("endpoint")))
-    )
-    rows = of_threads.groupBy(*_GROUP).agg(
-        total(weight()).alias("messages"),
-        F.count_if(is_answer()).alias("answers"),
-        total(F.when(is_rejected(), weight()).otherwise(F.lit(0))).alias("rejected"),
-        F.count_if(is_exhausted()).alias("exhausted"),
-        F.sort_array(F.array_distinct(F.flatten(F.collect_set(parties)))).alias("participants"),
-        F.count_if(F.col("parent").isNotNull()).alias("follow_ups"),
-        F.min("call_budget_remaining").alias("calls_left"),
-        F.max("hop_count").alias("hops_max"),
-        F.timestamp_micros(F.min("at_us")).alias("first_at"),
-        F.timestamp_micros(F.max("at_us")).alias("last_at"),
+    rows = (
+        arrivals.withColumn("thread", thread_of())
+        .groupBy(*_GROUP)
+        .agg(
+            total(weight()).alias("messages"),
+            F.count_if(is_answer()).alias("answers"),
+            total(F.when(is_rejected(), weight()).otherwise(F.lit(0))).alias("rejected"),
+            F.count_if(is_exhausted()).alias("exhausted"),
+            F.sort_array(parties).alias("participants"),
+            F.count_if(F.col("parent").isNotNull()).alias("follow_ups"),
+            F.min("call_budget_remaining").alias("calls_left"),
+            F.max("hop_count").alias("hops_max"),
+            F.timestamp_micros(F.min("at_us")).alias("first_at"),
+            F.timestamp_micros(F.max("at_us")).alias("last_at"),
+        )
     )
     return rows.where(F.col("follow_ups") > 0).select(*SCHEMA.names)
