@@ -21,6 +21,12 @@ class ClusterAddress(NamedTuple):
     servers: tuple[str, ...]
     name: str
 
+    def __str__(self) -> str:
+        """Return it for messages and logs: without users and passwords."""
+        scheme, mark, _ = self.servers[0].partition("://")
+        hosts = (without_user(one).removeprefix(scheme + mark) for one in self.servers)
+        return f"{scheme}{mark}{','.join(hosts)}/{self.name}"
+
 
 class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a node as its operator gives them."""
@@ -56,3 +62,9 @@ def parse_cluster(text: str) -> ClusterAddress:
         if not is_server:
             raise InvalidInput(f"not the address of a NATS server: expected {_EXAMPLE}")
     return ClusterAddress(servers, name)
+
+
+def without_user(server: str) -> str:
+    """Return the address of a server for messages and logs: without user and password."""
+    scheme, mark, rest = server.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

@@ -20,6 +20,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import DiscardPolicy, StorageType, StreamConfig
 
+from waypost.cluster.address import without_user
 from waypost.cluster.jetstream import TIMEOUT_S, JetStreamLog
 from waypost.policy.bounds import (
     cluster_name_max_chars,
@@ -42,10 +43,12 @@ _FAILURES = (nats.errors.Error, OSError, TimeoutError)
 
 
 class NatsConnection(Client):
-    """A connection to the servers, on which a request fails as soon as the connection is lost.
+    """A connection to the servers.
 
-    Its answer cannot arrive any more. Without this, it would wait for its timeout, and a publish
-    of an agent with it.
+    Rule 1  An address with `tls` is never spoken to in the clear. NATS's own client would, if the
+            server says that it has no TLS, which anyone on the way can say.
+    Rule 2  A request fails as soon as the connection is lost: its answer cannot arrive any more.
+            It would wait for its timeout otherwise, and a publish of an agent with it.
     """
 
     def __init__(self) -> None:
@@ -71,6 +74,16 @@ class NatsConnection(Client):
             raise nats.errors.ConnectionReconnectingError
         finally:
             asking.cancel()
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """Look at what the server says of itself; nothing, and no password, was sent to it yet."""
+        server, transport = self._current_server, self._transport
+        assert server is not None
+        assert transport is not None
+        if initial_connection and server.uri.scheme == "tls" and not info.get("tls_required"):
+            transport.close()  # type: ignore[no-untyped-call]
+            raise nats.errors.Error("the server does not require TLS, and the address does")
+        await super()._process_info(info, initial_connection)
 
     async def note_loss(self) -> None:
         """Let the requests that are waiting fail: the connection they were sent on is lost."""
@@ -103,7 +116,7 @@ async def connect(servers: Sequence[str]) -> Client:
             client = await _connect([server], reconnect=False)
         except _FAILURES as problem:
             why = f"{type(problem).__name__}: {problem}"
-            log.warning("cluster: %s cannot be reached: %s", server, problem)
+            log.warning("cluster: %s cannot be reached: %s", without_user(server), problem)
             continue
         reached = True
         try:
@@ -117,8 +130,8 @@ async def connect(servers: Sequence[str]) -> Client:
     except _FAILURES as problem:
         why = f"{type(problem).__name__}: {problem}"
     raise LogUnavailable(
-        f"no NATS server can be reached at {', '.join(servers)} ({why}): check the addresses, and"
-        " that the servers are running"
+        f"no NATS server can be reached at {', '.join(map(without_user, servers))} ({why}): check"
+        " the addresses, and that the servers are running"
     )
 
 
@@ -219,6 +232,7 @@ async def _connect(servers: Sequence[str], *, reconnect: bool) -> Client:
     async def note(problem: Exception) -> None:
         log.warning("cluster: NATS: %s", problem)
 
+    logging.getLogger("asyncio").addFilter(_is_no_end_of_tls)
     client = NatsConnection()
     options: dict[str, Any] = {  # floats, which its annotations do not allow
         "reconnect_time_wait": 0.2,
@@ -236,14 +250,19 @@ async def _connect(servers: Sequence[str], *, reconnect: bool) -> Client:
     return client
 
 
+def _is_no_end_of_tls(record: logging.LogRecord) -> bool:
+    """Leave out what Python says whenever NATS's client ends a connection with TLS."""
+    return record.msg != "returning true from eof_received() has no effect when using ssl"
+
+
 def _check_version(client: Client, server: str) -> None:
     found = client.connected_server_version
     version = (found.major, found.minor, found.patch)
     if version < SERVER_MIN:
         raise LogUnusable(
-            f"the NATS server at {server} is version {'.'.join(map(str, version))}, and must be"
-            f" {'.'.join(map(str, SERVER_MIN))} or newer: an older one may confirm messages and"
-            " lose them when its leader changes"
+            f"the NATS server at {without_user(server)} is version"
+            f" {'.'.join(map(str, version))}, and must be {'.'.join(map(str, SERVER_MIN))} or"
+            " newer: an older one may confirm messages and lose them when its leader changes"
         )
 
 

@@ -73,6 +73,7 @@ def create(
     _require()
     import asyncio
 
+    from waypost.cli.rendering.console import plural
     from waypost.cluster.address import parse_cluster
     from waypost.cluster.layout import Layout, create_cluster
 
@@ -80,8 +81,8 @@ def create(
     _check_sync(nats_monitoring)
     asyncio.run(create_cluster(address.servers, address.name, Layout(partitions, replicas)))
     typer.echo(
-        f"Created {address.name}: {partitions} partitions, {replicas} replicas. Start nodes with"
-        f" 'waypost serve --cluster {cluster} --node NAME --advertise URL'."
+        f"Created {address.name}: {plural(partitions, 'partition')}, {plural(replicas, 'replica')}."
+        f" Start nodes with 'waypost serve --cluster {address} --node NAME --advertise URL'."
     )
 
 
