@@ -1,4 +1,4 @@
-"""`waypost cluster verify` and `repair`, on a stream that lost its end, and one that was deleted.
+"""`waypost cluster verify` and `repair`: a stream that lost its end or was deleted, an empty NATS.
 
 A server that is started with an older copy of its store has lost what came after the copy.
 """
@@ -53,6 +53,12 @@ class Cluster:
         self.server.kill()
         shutil.rmtree(self._store)
         shutil.copytree(self._copy, self._store)
+        self.server.start()
+
+    def lose_all_of_nats(self) -> None:
+        """Give the server an empty store: streams, shared values and the cluster are gone."""
+        self.server.kill()
+        shutil.rmtree(self._store)
         self.server.start()
 
     def remember(self) -> None:
@@ -163,6 +169,21 @@ def test_a_deleted_stream_is_filled_only_if_the_operator_asks(cluster: Cluster) 
     cluster.second.start()
     cluster.send(cluster.second.url, "after")
     assert cluster.inbox(cluster.second.url) == ["before", "after"]
+
+
+def test_a_cluster_that_lost_all_of_nats_is_made_again_and_filled(cluster: Cluster) -> None:
+    cluster.send(cluster.first.url, "large", LARGE)
+    cluster.first.kill(signal.SIGKILL)
+    cluster.lose_all_of_nats()
+    create = ("cluster", "create", cluster.address, "--partitions", "1", "--replicas", "1")
+    cluster.waypost(*create)
+    assert "batches appended" in cluster.repair("--yes", "--refill")
+    assert "All 1 partition whole" in cluster.verify(exits=0)
+    for node in (cluster.first, cluster.second):  # one whose directory remembers, one without
+        node.start()
+        cluster.send(node.url, f"after-{node.name}")
+    expected = ["before", "large", f"after-{cluster.first.name}", f"after-{cluster.second.name}"]
+    assert cluster.inbox(cluster.first.url) == expected
 
 
 def test_a_directory_of_another_cluster_is_not_compared(cluster: Cluster) -> None:
