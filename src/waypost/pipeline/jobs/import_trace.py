@@ -13,14 +13,24 @@ Rule 4  A trace is imported once: a relay that the lake already holds is an erro
 
 import re
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import msgspec
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from waypost.pipeline.errors import BadTrace, LakeUnusable
-from waypost.pipeline.jobs.trace_file import TraceLines, count_names, read_trace
+from waypost.pipeline.jobs.trace_file import (
+    TraceLines,
+    bad_examples,
+    count_names,
+    describe_blocks,
+    messages_of,
+    parsed_lines,
+    trace_lines,
+    with_line,
+)
 from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.events import CORRUPT, LINE, from_lines
 from waypost.pipeline.lake.lake import Lake
@@ -88,21 +98,37 @@ def import_trace(
             f"the lake already holds relay {name!r}, and nothing was added: to import the trace"
             " again, give it another name"
         )
-    with read_trace(lake.spark, file, size) as trace:
-        _check(trace, file)
-        steps = _steps(_with_drains(trace.messages, delay_us)).persist()
+    with parsed_lines(lake.spark, file, size) as parsed:
+        messages = messages_of(parsed)
+        steps = _steps(_with_drains(messages, delay_us)).persist()
         try:
-            return _write(lake, name, trace, steps)
+            blocks, (names,), days = collect_together(
+                [describe_blocks(parsed), count_names(messages), _days(steps)]
+            )
+            trace = trace_lines(blocks)
+            contents = _Contents(trace, bad_examples(parsed, trace), names, days)
+            _check(contents, file)
+            return _write(lake, name, contents, steps)
         finally:
             steps.unpersist()
 
 
-def _check(trace: TraceLines, file: str) -> None:
+class _Contents(NamedTuple):
+    """What the file holds, counted before anything is written."""
+
+    trace: TraceLines
+    bad_examples: list[str]
+    names: Row
+    days: list[Row]
+
+
+def _check(contents: _Contents, file: str) -> None:
+    trace = contents.trace
     if trace.bad > BAD_SHARE_MAX * (trace.bad + trace.good):
-        examples = "".join(f"\n  {example}" for example in trace.bad_examples)
         raise BadTrace(
             f"{trace.bad:,} of {trace.bad + trace.good:,} lines of {file} are not of the form"
-            f" `src dst time [size]` with times in Unix seconds:{examples}"
+            " `src dst time [size]` with times in Unix seconds:"
+            + "".join(f"\n  {example}" for example in contents.bad_examples)
         )
     if not trace.good:
         raise BadTrace(f"no messages in {file}")
@@ -132,7 +158,7 @@ def _with_drains(messages: DataFrame, delay_us: int | None) -> DataFrame:
         .rangeBetween(Window.unboundedPreceding, -1)
     )
     found = both.withColumn("drained_us", F.min("sent").over(later))
-    return found.where(F.col("line").isNotNull()).drop("sent")
+    return found.where(F.col("order").isNotNull()).drop("sent")
 
 
 def _steps(messages: DataFrame) -> DataFrame:
@@ -146,7 +172,7 @@ def _steps(messages: DataFrame) -> DataFrame:
     ]
     read = F.when(F.col("drained_us").isNotNull(), F.array(arrival, *leaving))
     exploded = messages.withColumn("step", F.explode(F.coalesce(read, F.array(arrival))))
-    steps = exploded.select("line", "sender", "endpoint", "size", "step.*")
+    steps = exploded.select("block", "order", "sender", "endpoint", "size", "step.*")
     return steps.withColumn("day", F.to_date(F.timestamp_micros("at_us")))
 
 
@@ -159,19 +185,22 @@ def _step(kind: str, at_us: Column, turn: Column, number: int) -> Column:
     )
 
 
-def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> TraceSummary:
-    """Number the steps, prepend settings and mailboxes, and commit."""
-    mailboxes = steps.where(F.col("kind") == "accepted").select("endpoint").distinct()
-    by_day = steps.groupBy("day").agg(
+def _days(steps: DataFrame) -> DataFrame:
+    return steps.groupBy("day").agg(
         F.count(F.lit(1)).alias("steps"), F.count_if(F.col("kind") == "acked").alias("read")
     )
-    (names,), days = collect_together([count_names(trace.messages), by_day])
+
+
+def _write(lake: Lake, relay: str, contents: _Contents, steps: DataFrame) -> TraceSummary:
+    """Number the steps, prepend settings and mailboxes, and commit."""
+    trace, examples, names, days = contents
+    mailboxes = steps.where(F.col("kind") == "accepted").select("endpoint").distinct()
     before, offsets = 1 + names.recipients, []
     for row in sorted(days, key=lambda row: row.day):
         offsets.append((row.day, before))
         before += row.steps
     starts = lake.spark.createDataFrame(offsets, "day date, before bigint")
-    traffic = _as_lines(_with_depth(_numbered(steps, starts)))
+    traffic = _as_lines(_with_depth(_numbered(with_line(steps, trace), starts)))
     lines = _first_lines(mailboxes, trace.first_us).unionByName(traffic, allowMissingColumns=True)
     segment = lines.select(
         F.lit(relay).alias("relay"),
@@ -192,7 +221,7 @@ def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> Trace
         waiting=trace.good - read,
         events=before,
         bad_lines=trace.bad,
-        bad_examples=trace.bad_examples,
+        bad_examples=examples,
         merged=names.merged,
         days=batch.days,
         notes=update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS),

@@ -9,7 +9,7 @@ lines, comments (`#`, `%`) and one header line before the first message are skip
 that is not a message is bad.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -27,22 +27,22 @@ _END_OF_TIME_S = 253_402_300_800  # the year 10000: larger values are not Unix s
 
 
 class TraceLines(msgspec.Struct, kw_only=True):
-    """A parsed trace.
+    """What is known about the lines of a trace.
 
-    `messages` has line, sender, endpoint, at_us and size (bytes) of each, and the names `source`
-    and `target` as in the file.
+    `header` is the first line of the file if it is no message. `ahead` is, for each block, what has
+    to be added to the order of a line to get its number.
     """
 
-    messages: DataFrame
     good: int
     bad: int
-    bad_examples: list[str]
     first_us: int
     bytes: int
+    header: Row | None
+    ahead: list[tuple[Row, int]]
 
 
 @contextmanager
-def read_trace(spark: SparkSession, file: str, size: int) -> Iterator[TraceLines]:
+def parsed_lines(spark: SparkSession, file: str, size: int) -> Iterator[DataFrame]:
     """Parse `file`; messages without a size have `size` bytes. Cached until the block ends.
 
     Raises `BadTrace` if there is no such file.
@@ -54,9 +54,79 @@ def read_trace(spark: SparkSession, file: str, size: int) -> Iterator[TraceLines
             raise
         raise BadTrace(f"no such file: {file}") from None
     try:
-        yield _trace_lines(parsed)
+        yield parsed
     finally:
         parsed.unpersist()
+
+
+def messages_of(parsed: DataFrame) -> DataFrame:
+    """Return sender, endpoint, at_us and size (bytes) of each message, and its place in the file.
+
+    The names `source` and `target` are as in the file.
+    """
+    return parsed.where("good").select(
+        "block", "order", "sender", "endpoint", "at_us", "size", "source", "target"
+    )
+
+
+def describe_blocks(parsed: DataFrame) -> DataFrame:
+    """Return a row for each block of the file, with what is known about its lines.
+
+    `first` is the first line that is not skipped. If it has no time, it is the header of the file.
+    """
+    content, good = ~F.col("skipped"), F.col("good")
+    first = F.struct("order", "without_time", "bytes")
+    return parsed.groupBy("block").agg(
+        F.count(F.lit(1)).alias("lines"),
+        F.min("order").alias("first_order"),
+        F.min_by(first, F.when(content, F.col("order"))).alias("first"),
+        F.count_if(good).alias("good"),
+        F.count_if(content & ~good).alias("bad"),
+        F.min(F.when(good, F.col("at_us"))).alias("first_us"),
+        F.coalesce(F.sum(F.when(content, F.col("bytes"))), F.lit(0)).alias("bytes"),
+    )
+
+
+def trace_lines(blocks: Iterable[Row]) -> TraceLines:
+    """Return what the rows of `describe_blocks` say about the whole file."""
+    blocks = sorted(blocks, key=lambda row: tuple(row.block))
+    header = next((block.first for block in blocks if block.first is not None), None)
+    if header is not None and not header.without_time:
+        header = None
+    ahead, before = [], 0
+    for block in blocks:
+        ahead.append((block.block, before + 1 - block.first_order))
+        before += block.lines
+    return TraceLines(
+        good=sum(block.good for block in blocks),
+        bad=sum(block.bad for block in blocks) - (header is not None),
+        first_us=min((block.first_us for block in blocks if block.good), default=0),
+        bytes=sum(block.bytes for block in blocks) - (header.bytes if header else 0),
+        header=header,
+        ahead=ahead,
+    )
+
+
+def with_line(rows: DataFrame, trace: TraceLines) -> DataFrame:
+    """Add `line`, counted from 1 over the whole file: the orders of a block are consecutive."""
+    schema = "block struct<file_path: string, file_block_start: bigint>, ahead bigint"
+    known = F.broadcast(rows.sparkSession.createDataFrame(trace.ahead, schema))
+    numbered = rows.join(known, on="block", how="inner")
+    return numbered.withColumn("line", F.col("order") + F.col("ahead"))
+
+
+def bad_examples(parsed: DataFrame, trace: TraceLines) -> list[str]:
+    """Return the first bad lines, with their numbers."""
+    if not trace.bad:
+        return []
+    bad = parsed.where(~F.col("skipped") & ~F.col("good"))
+    if trace.header is not None:
+        bad = bad.where(F.col("order") != trace.header.order)
+    first = with_line(bad, trace).orderBy("line").limit(EXAMPLES_MAX)
+    return [
+        f"line {row.line}: {row.value.strip()[:_EXAMPLE_MAX_CHARS]}"
+        for row in first.select("line", "value").collect()
+    ]
 
 
 def _parsed(lines: DataFrame, size: int) -> DataFrame:
@@ -66,25 +136,6 @@ def _parsed(lines: DataFrame, size: int) -> DataFrame:
         F.monotonically_increasing_id().alias("order"),
     )
     return numbered.select("block", "order", *_fields(size))
-
-
-def _trace_lines(parsed: DataFrame) -> TraceLines:
-    blocks = _blocks(parsed)
-    header = next((block.first for block in blocks if block.first is not None), None)
-    if header is not None and not header.without_time:
-        header = None
-    lines = _numbered(parsed, blocks)
-    bad = sum(block.bad for block in blocks) - (header is not None)
-    return TraceLines(
-        messages=lines.where("good").select(
-            "line", "sender", "endpoint", "at_us", "size", "source", "target"
-        ),
-        good=sum(block.good for block in blocks),
-        bad=bad,
-        bad_examples=_examples(lines, header) if bad else [],
-        first_us=min((block.first_us for block in blocks if block.good), default=0),
-        bytes=sum(block.bytes for block in blocks) - (header.bytes if header else 0),
-    )
 
 
 def _fields(size: int) -> list[Column]:
@@ -119,37 +170,6 @@ def _subject(name: Column) -> Column:
     return F.concat(F.lit(PREFIX), F.regexp_replace(name, "[^A-Za-z0-9_-]", "_"))
 
 
-def _blocks(parsed: DataFrame) -> list[Row]:
-    """Return the blocks of the file in order, with what is known about the lines of each.
-
-    `first` is the first line that is not skipped. If it has no time, it is the header of the file.
-    """
-    content, good = ~F.col("skipped"), F.col("good")
-    first = F.struct("order", "without_time", "bytes")
-    blocks = parsed.groupBy("block").agg(
-        F.count(F.lit(1)).alias("lines"),
-        F.min("order").alias("first_order"),
-        F.min_by(first, F.when(content, F.col("order"))).alias("first"),
-        F.count_if(good).alias("good"),
-        F.count_if(content & ~good).alias("bad"),
-        F.min(F.when(good, F.col("at_us"))).alias("first_us"),
-        F.coalesce(F.sum(F.when(content, F.col("bytes"))), F.lit(0)).alias("bytes"),
-    )
-    return sorted(blocks.collect(), key=lambda row: tuple(row.block))
-
-
-def _numbered(parsed: DataFrame, blocks: list[Row]) -> DataFrame:
-    """Add `line`, counted from 1 over the whole file: the orders of a block are consecutive."""
-    starts, before = [], 0
-    for block in blocks:
-        starts.append((block.block, before + 1 - block.first_order))
-        before += block.lines
-    schema = "block struct<file_path: string, file_block_start: bigint>, ahead bigint"
-    known = F.broadcast(parsed.sparkSession.createDataFrame(starts, schema))
-    numbered = parsed.join(known, on="block", how="inner")
-    return numbered.withColumn("line", F.col("order") + F.col("ahead"))
-
-
 def count_names(messages: DataFrame) -> DataFrame:
     """Return one row: the number of `senders`, of `recipients`, and of names that were `merged`.
 
@@ -177,13 +197,3 @@ def _use(name: str, sends: int, receives: int) -> Column:
     return F.struct(
         F.col(name).alias("name"), F.lit(sends).alias("sends"), F.lit(receives).alias("receives")
     )
-
-
-def _examples(lines: DataFrame, header: Row | None) -> list[str]:
-    bad = lines.where(~F.col("skipped") & ~F.col("good"))
-    if header is not None:
-        bad = bad.where(F.col("order") != header.order)
-    return [
-        f"line {row.line}: {row.value.strip()[:_EXAMPLE_MAX_CHARS]}"
-        for row in bad.orderBy("line").limit(EXAMPLES_MAX).select("line", "value").collect()
-    ]
