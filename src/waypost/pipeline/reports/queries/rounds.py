@@ -2,7 +2,8 @@
 
 A section is a generator. It yields its queries, continues with what they found, and returns its
 part of the report. What sections yield at the same time is one round: a union of small results,
-collected once. So Spark runs as many queries for a report as its longest section has rounds.
+collected once: as two halves, at the same time. So Spark runs at most twice as many queries for a
+report as its longest section has rounds.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -12,6 +13,8 @@ from pyspark.sql import Column, DataFrame, Observation, Row
 from pyspark.sql import functions as F
 
 from waypost.pipeline.spark.collection import collect_together
+
+_QUERIES_PER_ROUND = 2
 
 
 class Found(NamedTuple):
@@ -77,6 +80,6 @@ def _run_round(wanted: Mapping[str, Sequence[Query]]) -> dict[str, Sequence[Foun
     if not wanted:
         return {}
     queries = [one for some in wanted.values() for one in some]
-    collected = collect_together([one.rows for one in queries])
+    collected = collect_together([one.rows for one in queries], _QUERIES_PER_ROUND)
     each = (one.found(rows) for one, rows in zip(queries, collected, strict=True))
     return {name: [next(each) for _ in some] for name, some in wanted.items()}
