@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import SparkSession
 
@@ -248,3 +249,17 @@ def test_what_one_large_ingest_has_written_is_not_written_again(
     assert len(written) > upkeep.small_files_max
     build(lake)
     assert lake.manifest.tables["events"] == written
+
+
+def test_both_readers_write_dictionaries_for_values_that_repeat_and_for_no_others(
+    spark: SparkSession, tmp_path: Path, run_ingest: RunIngest
+) -> None:
+    write_journal(tmp_path / "data", sealed_traffic)
+    lake = lake_of(spark, tmp_path)
+    run_ingest(lake, parse_sources([str(tmp_path / "data")]))
+    (file,) = (Path(lake.path) / "events").rglob("*.parquet")
+    group = pq.read_metadata(file).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    with_dictionary = {one.path_in_schema for one in columns if one.has_dictionary_page}
+    assert {"kind", "endpoint"} <= with_dictionary
+    assert not {"seq", "at_us", "id", "parent"} & with_dictionary

@@ -236,9 +236,23 @@ class _GroupFile:
                 self._unfinished,
                 rows.schema,
                 compression="zstd",
+                use_dictionary=_repeating_columns(rows.schema),
                 write_page_index=True,
                 max_rows_per_page=PAGE_ROWS_MAX,
             )
         order = [(name, "ascending") for name in EVENT_ORDER]
         rows = rows.take(pc.sort_indices(rows, sort_keys=order))
         self._writer.write_table(rows, row_group_size=rows.num_rows)
+
+
+def _repeating_columns(schema: "pa.Schema") -> list[str]:
+    """Return the columns to write with a dictionary, by their paths in a file."""
+    import pyarrow as pa
+
+    from waypost.pipeline.lake.lake import UNIQUE_COLUMNS
+
+    return [
+        f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
+        for field in schema
+        if field.name not in UNIQUE_COLUMNS
+    ]

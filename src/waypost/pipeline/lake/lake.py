@@ -59,20 +59,8 @@ messages of an endpoint, skips most pages. Only arrivals have a sender."""
 
 PAGE_ROWS_MAX = 4096
 """Rows of a page of `events`: what a look reads at least."""
-OLDER_FORMAT = 1
-"""Lakes with a directory for each day."""
 
-_EPOCH = date(1970, 1, 1)
-_DAY = columns("day date")
-# To read the newest version and to write the next are two steps. Between processes, only the
-# second look at the version helps; a stream has two threads that commit all the time.
-_COMMITS = threading.Lock()
-_UNCUT_PACKS_MAX = 2
-"""What is at most this many times the wanted size stays one pack."""
-
-
-# Values of these columns hardly repeat, so dictionary encoding only costs time.
-_UNIQUE = (
+UNIQUE_COLUMNS = (
     "seq",
     "id",
     "parent",
@@ -85,9 +73,22 @@ _UNIQUE = (
     "wait_ms",
     "total_ms",
 )
+"""Values of these columns hardly repeat, so a dictionary costs time and makes files larger."""
+
+OLDER_FORMAT = 1
+"""Lakes with a directory for each day."""
+
+_EPOCH = date(1970, 1, 1)
+_DAY = columns("day date")
+# To read the newest version and to write the next are two steps. Between processes, only the
+# second look at the version helps; a stream has two threads that commit all the time.
+_COMMITS = threading.Lock()
+_UNCUT_PACKS_MAX = 2
+"""What is at most this many times the wanted size stays one pack."""
+
 _PARQUET = {
     "parquet.compression.codec.zstd.level": "1",
-    **{f"parquet.enable.dictionary#{name}": "false" for name in _UNIQUE},
+    **{f"parquet.enable.dictionary#{name}": "false" for name in UNIQUE_COLUMNS},
 }
 
 
