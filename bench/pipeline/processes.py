@@ -1,7 +1,9 @@
 """Runs one measurement in its own process, and measures its memory and CPU time.
 
 Memory is the largest sum of the peaks (VmHWM) of the process and its descendants. Shared pages
-count for each process, so it is an upper bound. CPU time is that of all of them, from their start.
+count for each process, so it is an upper bound. A process counts from the second look on: one that
+Java is just starting has Java's own memory until it runs a program of its own. CPU time is that of
+all of them, from their start.
 """
 
 import json
@@ -49,6 +51,7 @@ def run(
     Raise `RuntimeError` with the end of its standard error if it fails.
     """
     peak, cpu_s = 0, 0.0
+    seen: set[int] = set()
     with errors.open("wb") as sink:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=sink, env=dict(environment)
@@ -56,7 +59,8 @@ def run(
         try:
             while process.poll() is None:
                 pids = family(process.pid)
-                peak = max(peak, sum(_peak(pid) for pid in pids))
+                peak = max(peak, sum(_peak(pid) for pid in pids if pid in seen))
+                seen = set(pids)
                 cpu_s = max(cpu_s, sum(_cpu_seconds(pid) for pid in pids))
                 time.sleep(_POLL_S)
         finally:
