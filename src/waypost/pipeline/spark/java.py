@@ -26,6 +26,8 @@ _JAVA_ADVICE = (
 
 QUICK_COMPILER_EVENTS_MAX = 4_000_000
 """Events up to which a job ends before optimising its code has paid off."""
+QUICK_COMPILER_REPLAY_EVENTS_MAX = 12_000_000
+"""The same for a backtest, which does less with each event."""
 
 # Only the quick compiler, which took a third off the CPU time of a small job.
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
@@ -55,13 +57,12 @@ class Java(msgspec.Struct, frozen=True, kw_only=True):
     build: str
 
 
-def java_options(java: Java, given: str, events: int | None, archive: Path | None) -> list[str]:
-    """Return options for a job over about `events` events; None is unknown, and many.
+def java_options(java: Java, given: str, archive: Path | None, *, is_small: bool) -> list[str]:
+    """Return options for a job that ends before optimising its code pays off, or a larger one.
 
     `given` are the user's options. What they decide on is left to them. `archive` is a class
     archive, which Java ignores without a word if it does not fit.
     """
-    is_small = events is not None and events < QUICK_COMPILER_EVENTS_MAX
     own = [
         (_COMPILER, _QUICK_COMPILER if is_small else _LATE_COMPILER),
         # Jobs need throughput, not short pauses. Java does not start with two collectors.

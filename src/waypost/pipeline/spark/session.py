@@ -21,7 +21,13 @@ from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.files import LINE_MAX_BYTES, LOCAL_PATHS, private_files
 from waypost.pipeline.spark.cache import archive_path, cache_directory, is_complete
 from waypost.pipeline.spark.executors import ship_packages
-from waypost.pipeline.spark.java import JAVA_VARIABLES, Java, java_options, require_java
+from waypost.pipeline.spark.java import (
+    JAVA_VARIABLES,
+    QUICK_COMPILER_EVENTS_MAX,
+    Java,
+    java_options,
+    require_java,
+)
 from waypost.pipeline.spark.partitioning import FIT_SHUFFLES, INITIAL_PARTITIONS
 
 Session = SparkSession
@@ -111,6 +117,8 @@ class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
     """A running server of this machine, instead of a session of its own."""
     events: int | None = None
     """About how many events the job reads, if known: Java's compiler is chosen by it."""
+    quick_compiler_events_max: int = QUICK_COMPILER_EVENTS_MAX
+    """Events up to which the job ends before optimising its code has paid off."""
 
     @property
     def in_this_process(self) -> bool:
@@ -307,8 +315,8 @@ def _own_java_options(choice: SparkChoice, environment: Mapping[str, str], java:
     return java_options(
         java,
         given_java_options(choice.conf, environment),
-        choice.events,
         archive if archive is not None and is_complete(archive) else None,
+        is_small=choice.events is not None and choice.events < choice.quick_compiler_events_max,
     )
 
 
