@@ -46,6 +46,8 @@ def _rows_by_stage(spark: SparkSession) -> dict[int, int]:
 
 
 def _total(spark: SparkSession) -> int:
+    """Return the number of the newest query: Spark forgets old ones once they are a thousand."""
     assert spark._jvm is not None
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-    return int(spark._jsparkSession.sharedState().statusStore().executionsCount())
+    listed = spark._jsparkSession.sharedState().statusStore().executionsList()
+    return 0 if listed.isEmpty() else int(listed.last().executionId()) + 1
