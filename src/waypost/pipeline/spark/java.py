@@ -26,7 +26,7 @@ _JAVA_ADVICE = (
 
 QUICK_COMPILER_EVENTS_MAX = 4_000_000
 """Events up to which a job ends before optimising its code has paid off."""
-QUICK_COMPILER_REPLAY_EVENTS_MAX = 12_000_000
+QUICK_COMPILER_REPLAY_EVENTS_MAX = 10_000_000
 """The same for a backtest, which does less with each event."""
 
 # Only the quick compiler, which took a third off the CPU time of a small job.
