@@ -9,13 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from waypost.pipeline.ingest.job import ingest as take_in
 from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
 from waypost.pipeline.replay.backtest import backtest as replay
-from waypost.pipeline.spark.java import QUICK_COMPILER_REPLAY_EVENTS_MAX
 from waypost.pipeline.spark.session import Session, SparkChoice, spark_session
 from waypost.pipeline.tables.build import build as build_tables
 from waypost.pipeline.tables.registry import TABLES
@@ -29,7 +27,7 @@ def run(
     """Start a session for about `events` events, run `job` in it, and return the time of each."""
     choice = SparkChoice(events=events)
     if job is backtest:
-        choice = replace(choice, quick_compiler_events_max=QUICK_COMPILER_REPLAY_EVENTS_MAX)
+        choice = choice.for_replay()
     begin = time.perf_counter()
     with spark_session(choice, os.environ) as spark:
         started = time.perf_counter() - begin

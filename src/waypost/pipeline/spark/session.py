@@ -24,6 +24,7 @@ from waypost.pipeline.spark.executors import ship_packages
 from waypost.pipeline.spark.java import (
     JAVA_VARIABLES,
     QUICK_COMPILER_EVENTS_MAX,
+    QUICK_COMPILER_REPLAY_EVENTS_MAX,
     Java,
     java_options,
     require_java,
@@ -133,6 +134,11 @@ class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
         """
         conf = {**settings, **self.conf} if self.in_this_process else self.conf
         return msgspec.structs.replace(self, share_server=False, events=None, conf=conf)
+
+    def for_replay(self) -> "SparkChoice":
+        """Return the same choice for a backtest, which does less with each event than a build."""
+        bound = QUICK_COMPILER_REPLAY_EVENTS_MAX
+        return msgspec.structs.replace(self, quick_compiler_events_max=bound)
 
 
 @contextlib.contextmanager

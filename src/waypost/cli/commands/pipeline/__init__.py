@@ -14,7 +14,7 @@ commands.command(rich_help_panel=_TABLES)(with_spark_options(tables.build))
 commands.command(rich_help_panel=_TABLES)(with_spark_options(tables.stream))
 commands.command(rich_help_panel=_TABLES)(with_spark_options(tables.report))
 commands.command(rich_help_panel=_TABLES)(with_spark_options(tables.convert))
-commands.command(rich_help_panel=_BACKTEST)(with_spark_options(backtest.backtest, is_replay=True))
+commands.command(rich_help_panel=_BACKTEST)(with_spark_options(backtest.backtest))
 commands.command(rich_help_panel=_BACKTEST)(with_spark_options(backtest.recommend))
 commands.command("import-trace", rich_help_panel=_TRANSFER)(
     with_spark_options(transfer.import_trace)

@@ -53,7 +53,7 @@ def backtest(
     from waypost.pipeline.replay.backtest import save_result
 
     changes = _read(settings)
-    with start_job(spark) as job, job.step("replaying"):
+    with start_job(spark.for_replay()) as job, job.step("replaying"):
         # Without changes the point is to check the replay: take no shortcuts.
         opened = job.open_lake(lake)
         decisions = None if out is None else job.path(out)

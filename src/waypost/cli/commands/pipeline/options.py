@@ -81,9 +81,7 @@ def require_pipeline() -> None:
     require_modules("the pipeline", _NEEDED, "spark")
 
 
-def with_spark_options(
-    command: Callable[..., None], *, is_replay: bool = False
-) -> Callable[..., None]:
+def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of `SparkChoice`, passed to it as `spark`."""
 
     @wraps(command)
@@ -100,14 +98,11 @@ def with_spark_options(
         from msgspec.structs import replace
 
         from waypost.pipeline.journal.sources import parse_sources, require_local
-        from waypost.pipeline.spark.java import QUICK_COMPILER_REPLAY_EVENTS_MAX
 
         choice = _choice(master, remote, conf or [], spark_log)
         # A server has settings, a master and a log of its own.
         has_wishes = no_server or master or remote or conf or spark_log
         choice = replace(choice, events=_expected_events(rest), share_server=not has_wishes)
-        if is_replay:
-            choice = replace(choice, quick_compiler_events_max=QUICK_COMPILER_REPLAY_EVENTS_MAX)
         if choice.in_this_process and not _has_other_file_system(choice):
             require_local(parse_sources(rest.get("journal", [])))
         command(spark=choice, **rest)
