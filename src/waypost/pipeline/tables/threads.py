@@ -10,7 +10,13 @@ from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.events import is_answer, thread_of
 from waypost.pipeline.lake.schemas import columns
-from waypost.pipeline.tables.expressions import is_exhausted, is_rejected, total, weight
+from waypost.pipeline.tables.expressions import (
+    has_endpoint,
+    is_exhausted,
+    is_rejected,
+    total,
+    weight,
+)
 
 NAME = "threads"
 
@@ -27,9 +33,8 @@ _GROUP = ("day", "relay", "thread")
 
 def build(arrivals: DataFrame) -> DataFrame:
     """Return the conversations among `arrivals`."""
-    has_endpoint = F.col("endpoint") != ""
     parties = F.array_union(
-        F.collect_set("sender"), F.collect_set(F.when(has_endpoint, F.col("endpoint")))
+        F.collect_set("sender"), F.collect_set(F.when(has_endpoint(), F.col("endpoint")))
     )
     rows = (
         arrivals.withColumn("thread", thread_of())
