@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.cli.serve_process import ServeProcess, User, serving
+from tests.eventually import eventually_blocking
 from waypost.client import AgentCard, ClientOptions, Identity, connect
 from waypost.policy.errors import InvalidMessage
 
@@ -34,6 +35,8 @@ def me(relay: ServeProcess) -> User:
             pass
 
     asyncio.run(introduce())
+    coder = ("agents", "show", "agent.coder")
+    eventually_blocking(lambda: not relay.operator().json(*coder)["connected"])
     user = relay.user()
     user.create_keys("agent.me")
     return user
@@ -119,7 +122,7 @@ def test_a_card_survives_a_restart_and_a_rebuild(tmp_path: Path) -> None:
     CommandLine(tmp_path / "data")("rebuild")
     with serving(tmp_path) as relay:
         again = relay.operator().json("agents", "show", "agent.coder")
-    assert again == {**shown, "last_seen": None}
+    assert again == {**shown, "connected": False, "last_seen": None}
     assert again["skills"] == ["python", "review"]
 
 

@@ -229,6 +229,9 @@ class Connection:
                 session.send(frames.Error(error=brief(problem), reason="invalid"))
                 await asyncio.sleep(0)
                 continue
+            except _Disconnected:
+                session.end()  # now: a request that follows does not find the agent connected
+                raise
             broken = 0
             if is_new:  # an agent that does more than to connect uses its name
                 self._context.authenticator.bindings.note_use(session.subject)

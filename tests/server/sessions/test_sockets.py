@@ -10,11 +10,15 @@ import pytest
 import uvicorn
 import uvloop
 
-from tests.eventually import eventually
+from tests.eventually import event_loop_turns, eventually
 from tests.faults.plain_journal import committed
 from tests.server.conftest import ServeRelay, SocketRelay, dial, serving
 from tests.server.sessions.raw_agent import RawAgent, payload_of
-from tests.server.sessions.transports import ConnectionEnded, SocketTransport
+from tests.server.sessions.transports import (
+    ConnectionEnded,
+    MemoryTransport,
+    SocketTransport,
+)
 from waypost import BackpressureConfig, QosConfig, Signal
 from waypost.client.identity import Identity
 from waypost.policy.signal_limits import SignalsConfig
@@ -122,6 +126,18 @@ async def test_a_disconnected_agent_may_reconnect_at_once(served: SocketRelay) -
         agent = await served.dial()
         await agent.authenticate(keys)
         await agent.disconnect()
+
+
+async def test_an_agent_is_gone_before_what_follows_its_disconnect_is_read(
+    served: SocketRelay,
+) -> None:
+    agent = RawAgent(MemoryTransport(served.context, JSON_PROTOCOL))
+    await agent.authenticate(Identity.new("agent.a"))
+    assert served.context.hub.is_connected("agent.a")
+    disconnected = asyncio.create_task(agent.disconnect())
+    await event_loop_turns(2)  # one to disconnect, one to notice: sockets are read after that
+    assert not served.context.hub.is_connected("agent.a")
+    await disconnected
 
 
 async def test_a_frame_over_the_protocol_limit_ends_only_its_connection(
