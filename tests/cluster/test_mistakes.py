@@ -200,13 +200,14 @@ def test_a_full_stream_stops_its_partition_and_is_reported(operator: Operator) -
         asyncio.run(_limit_stream(operator, 40_000))
         payload = '{"text": "' + "x" * 10_000 + '"}'
         send = ["send", "agent.a", payload, "--url", node.url]
-        eventually_blocking(lambda: not operator.waypost.try_(send), "a rejection", timeout_s=60)
 
-        def shown() -> str:
-            runner = operator.waypost
-            return str(runner.output(["cluster", "status", operator.address()]))
+        def is_reported() -> bool:
+            operator.waypost.try_(send)  # until the stream is full; before, there is no owner
+            return "raise its max_bytes" in operator.waypost.output(
+                ["cluster", "status", operator.address()]
+            )
 
-        eventually_blocking(lambda: "raise its max_bytes" in shown(), "the error", timeout_s=60)
+        eventually_blocking(is_reported, "the error", timeout_s=60)
         asyncio.run(_limit_stream(operator, -1))
         eventually_blocking(lambda: operator.waypost.try_(send), "to recover", timeout_s=60)
     finally:

@@ -5,6 +5,7 @@ from typing import cast
 
 import msgspec
 from nats.aio.client import Client
+from nats.js import JetStreamContext
 from nats.js.kv import KeyValue
 
 from waypost.cluster.layout import Layout
@@ -17,10 +18,6 @@ from waypost.server.context import ServeOptions
 from waypost.server.identity.authenticator import Identities
 
 URL = "http://127.0.0.1:7171"
-
-
-async def no_revision() -> int:
-    return 0
 
 
 def node_with(values: SharedValues) -> Node:
@@ -40,7 +37,7 @@ def node_with(values: SharedValues) -> Node:
 
 
 async def test_agents_are_not_sent_to_an_owner_that_is_not_alive_any_more() -> None:
-    values = SharedValues(cast("KeyValue", None), no_revision)
+    values = SharedValues(cast("JetStreamContext", None), cast("KeyValue", None), "unused")
     node = node_with(values)
     values._learn(f"{OWNER_PREFIX}0", SharedValue(msgspec.json.encode(Owner("r1", URL, 1)), 1))
     node.alive = {"r0": node.options.address, "r1": URL}

@@ -9,12 +9,14 @@ from typing import Any
 
 import nats
 import pytest
+from nats.js.api import StreamConfig
 from nats.js.kv import KeyValue
 
 from tests.eventually import eventually
 from tests.harness.nats_server import NatsServer
 from waypost.cluster.shared_bindings import SharedBindings
-from waypost.cluster.shared_values import SharedValues
+from waypost.cluster.shared_values import SharedValues, bucket_name
+from waypost.relay.errors import LogUnavailable
 from waypost.server.identity.bindings import Bindings
 from waypost.server.identity.errors import IdentitiesNotSaved, KeyRevoked, SubjectTaken
 
@@ -65,8 +67,8 @@ async def test_values_are_complete_once_they_are_opened(
     await asyncio.gather(*(nodes[0].put(f"key{number}", b"{}") for number in range(20)))
     watch = KeyValue.watchall
 
-    async def watch_with_an_early_end(bucket: KeyValue) -> Any:
-        watcher: Any = await watch(bucket)
+    async def watch_with_an_early_end(bucket: KeyValue, **options: Any) -> Any:
+        watcher: Any = await watch(bucket, **options)
         updates, watcher._updates = watcher._updates, asyncio.Queue()
         watcher._updates.put_nowait(None)  # as the library does if it is faster than its values
         while not updates.empty():
@@ -116,6 +118,37 @@ async def test_a_node_finds_what_changed_while_the_server_was_away(
     while not await is_written():
         pass
     await eventually(lambda: (known := other.get("config")) and known.value == b"after")
+
+
+async def test_a_copy_that_is_closed_leaves_nothing_at_the_server(
+    server: NatsServer, nodes: list[SharedValues]
+) -> None:
+    client = await nats.connect(server.url)
+    stream = f"KV_{bucket_name('test')}"
+    for _ in range(3):
+        values = await SharedValues.open(client.jetstream(), "test")
+        await values.close()
+    assert (await client.jetstream().stream_info(stream)).state.consumer_count == len(nodes)
+    await closed(client)
+
+
+async def test_values_that_cannot_be_read_are_an_error_and_no_wait_without_an_end(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waypost.cluster.shared_values.OPEN_S", 0.5)
+    client = await nats.connect(server.url)
+    jetstream, bucket = client.jetstream(), bucket_name("test")
+    subjects = [f"$KV.{bucket}.>"]
+    only_one = StreamConfig(
+        name=f"KV_{bucket}", subjects=subjects, max_msgs_per_subject=1, max_consumers=1
+    )
+    await jetstream.add_stream(only_one)
+    first = await SharedValues.open(jetstream, "test")
+    with pytest.raises(LogUnavailable, match="maximum consumers limit reached"):
+        await SharedValues.open(jetstream, "test")
+    await first.close()
+    await (await SharedValues.open(jetstream, "test")).close()
+    await closed(client)
 
 
 @pytest.fixture

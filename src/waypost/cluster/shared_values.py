@@ -11,7 +11,7 @@ Rule 3  The bucket is as durable as the logs: stored in files, on as many server
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -31,6 +31,11 @@ RELOAD_S = 300.0
 CHECK_S = 2.0
 """After as long without a change, a node checks that it has missed none."""
 RETRY_S = 1.0
+OPEN_S = 15.0
+"""How long to try to read all values for the first time."""
+WATCH_IDLE_S = 30.0
+"""After as long, the servers delete the consumer of a watch that was not ended."""
+_DELETE_S = 1.0
 
 OnChange = Callable[[str, bytes | None], None]
 
@@ -45,21 +50,25 @@ class SharedValue(NamedTuple):
 class SharedValues:
     """The values of one cluster. Use it on the event loop it was opened on."""
 
-    def __init__(self, bucket: KeyValue, last_revision: Callable[[], Awaitable[int]]) -> None:
+    def __init__(self, jetstream: JetStreamContext, bucket: KeyValue, name: str) -> None:
+        self._jetstream = jetstream
         self._bucket = bucket
-        self._last_revision = last_revision
+        self._stream = f"KV_{name}"
         self._values: dict[str, SharedValue] = {}
         self._listeners: list[tuple[str, OnChange]] = []
         self._loaded = asyncio.Event()
+        self._problem = ""
+        """Why the last watch ended."""
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
     @classmethod
-    async def open(cls, stream: JetStreamContext, cluster: str) -> "SharedValues":
+    async def open(cls, jetstream: JetStreamContext, cluster: str) -> "SharedValues":
         """Open the bucket of a cluster and read all values. Raises `LogUnusable` if there is none,
-        `LogUnavailable` if no server answers."""
+        `LogUnavailable` if it cannot be read within `OPEN_S`."""
+        name = bucket_name(cluster)
         try:
-            bucket = await stream.key_value(bucket_name(cluster))
+            bucket = await jetstream.key_value(name)
         except nats.js.errors.NotFoundError:
             raise LogUnusable(
                 f"there is no cluster {cluster!r} at these servers: check its name, or create it"
@@ -68,19 +77,20 @@ class SharedValues:
         except (nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError) as problem:
             raise LogUnavailable(f"the cluster {cluster!r} did not answer: {problem}") from None
 
-        async def last_revision() -> int:
-            state = (await stream.stream_info(f"KV_{bucket_name(cluster)}")).state
-            return int(state.last_seq) if state.messages else 0
-
-        opened = cls(bucket, last_revision)
+        opened = cls(jetstream, bucket, name)
         opened._task = asyncio.create_task(opened._follow())
         loaded = asyncio.create_task(opened._loaded.wait())
-        await asyncio.wait([loaded, opened._task], return_when=asyncio.FIRST_COMPLETED)
+        ends = [loaded, opened._task]
+        await asyncio.wait(ends, timeout=OPEN_S, return_when=asyncio.FIRST_COMPLETED)
         loaded.cancel()
+        if not opened._loaded.is_set():
+            await opened.close()
+            why = opened._problem or "no answer"
+            raise LogUnavailable(f"the shared values of {cluster!r} cannot be read: {why}")
         return opened
 
     @staticmethod
-    async def create(stream: JetStreamContext, cluster: str, replicas: int = 3) -> None:
+    async def create(jetstream: JetStreamContext, cluster: str, replicas: int = 3) -> None:
         """Create the bucket of a cluster; do nothing if there is one like it.
 
         Raises `LogUnusable` or `LogUnavailable` if it cannot be.
@@ -93,7 +103,7 @@ class SharedValues:
             replicas=replicas,
         )
         try:
-            await stream.create_key_value(config=config)
+            await jetstream.create_key_value(config=config)
         except nats.js.errors.APIError as problem:
             raise LogUnusable(
                 f"the cluster {cluster!r} cannot be created: {problem.description}; {replicas}"
@@ -157,13 +167,15 @@ class SharedValues:
             try:
                 await self._watch()
             except (nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError) as problem:
+                self._problem = str(problem)
                 log.warning("cluster: shared values are not followed: %s; trying again", problem)
                 await asyncio.sleep(RETRY_S)
 
     async def _watch(self) -> None:
         """Read all values, then follow changes until it is time to read them again."""
         last = await self._last_revision()
-        watcher: Any = await self._bucket.watchall()  # its methods are not annotated
+        # Its methods are not annotated.
+        watcher: Any = await self._bucket.watchall(inactive_threshold=WATCH_IDLE_S)
         try:
             seen, newest = set[str](), 0
             while newest < last:
@@ -177,8 +189,20 @@ class SharedValues:
             self._loaded.set()
             await self._take_changes(watcher, newest)
         finally:
-            with suppress(nats.errors.Error, OSError):  # must not hide a cancellation
-                await watcher.stop()
+            with suppress(nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError):
+                await self._end(watcher)
+
+    async def _end(self, watcher: Any) -> None:
+        """End a watch, and delete its consumer: the library leaves it to the servers, which allow
+        a bucket a limited number of consumers."""
+        await watcher.stop()
+        async with asyncio.timeout(_DELETE_S):
+            consumer = (await watcher._sub.consumer_info()).name
+            await self._jetstream.delete_consumer(self._stream, consumer)
+
+    async def _last_revision(self) -> int:
+        state = (await self._jetstream.stream_info(self._stream)).state
+        return int(state.last_seq) if state.messages else 0
 
     async def _take_changes(self, watcher: Any, newest: int) -> None:
         """Take changes after revision `newest`, until one was missed, or it is time to reload.
