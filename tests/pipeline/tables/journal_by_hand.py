@@ -104,6 +104,7 @@ def _first_day() -> list[Any]:
         _accepted(at(1, "15:00:00"), "again", "agent.c", "agent.b", chosen_id=True),
         _about(events.Leased, at(1, "15:00:01"), "again", "agent.b"),
         _about(events.Acked, at(1, "15:00:02"), "again", "agent.b"),
+        _resent(at(1, "16:00:00")),
         events.SessionChanged(at_us=at(1, "20:00:00"), subject="agent.b", action="connected"),
     ]
 
@@ -120,9 +121,18 @@ def _used_again() -> list[Any]:
     ]
 
 
+def _resent(at_us: int) -> Any:
+    return _accepted(at_us, "resent", "agent.c", "agent.b", chosen_id=True)
+
+
+def _resent_message_ends() -> Any:
+    return _about(events.Acked, at(2, "07:00:00"), "resent", "agent.b")
+
+
 def _second_and_third_day() -> list[Any]:
     return [
         *_used_again(),
+        _resent_message_ends(),
         events.SessionChanged(at_us=at(2, "08:00:00"), subject="agent.a", action="disconnected"),
         _looped(at(2, "09:00:00"), "late", ("agent.b",), "agent.b"),
         _accepted(at(3, "09:00:00"), "broken", "agent.a", "agent.c"),
@@ -150,6 +160,7 @@ def _fourth_day() -> list[Any]:
             at_us=at(4, "11:00:00"), endpoint="agent.b", before=opened, after=closed, occasion="y"
         ),
         _accepted(at(4, "12:00:00"), "late", "agent.c", "agent.b", chosen_id=True),
+        _resent(at(4, "12:30:00")),
         _about(events.Redriven, at(4, "13:00:00"), "broken", "agent.c"),
         _about(events.Expired, at(4, "14:00:00"), "slow", "agent.c"),
         _about(events.Leased, at(4, "15:00:00"), "broken", "agent.c", attempt=2),
@@ -165,6 +176,16 @@ def write_second_part(data: Path) -> None:
     """Write the fourth day, as a second segment."""
     first_seq = len(_first_day()) + len(_second_and_third_day()) + 1
     _write_segment(data, first_seq, _fourth_day())
+
+
+def write_message_with_end(data: Path) -> None:
+    """Write a message that ends the day after it arrived, and nothing else."""
+    _write_segment(data, 1, [_resent(at(1, "10:00:00")), _resent_message_ends()])
+
+
+def write_message_of_same_id(data: Path) -> None:
+    """Write the arrival of a message with the same id, on the day when the first one ended."""
+    _write_segment(data, 3, [_resent(at(2, "10:30:00"))])
 
 
 def _write_segment(data: Path, first_seq: int, lines: list[Any]) -> None:

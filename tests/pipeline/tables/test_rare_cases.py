@@ -103,6 +103,14 @@ def test_an_id_repeated_on_a_later_day_purges_the_earlier_dead_letter(
     check(stored, day=date(2026, 1, 4), state="pending", finished_at=None)
 
 
+def test_events_of_a_day_that_is_not_rebuilt_stay_with_its_message(
+    messages_by_id: dict[str, Rows],
+) -> None:
+    over, waiting = messages_by_id["resent"]
+    check(over, day=date(2026, 1, 1), state="acked", finished_at=instant(2, "07:00:00"))
+    check(waiting, day=date(2026, 1, 4), state="pending", finished_at=None, wait_ms=None)
+
+
 def test_a_message_that_expires_later_stays_on_its_day_of_arrival(
     messages_by_id: dict[str, Rows],
 ) -> None:

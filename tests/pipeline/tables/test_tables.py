@@ -6,14 +6,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.tables.conftest import BuiltLake
-from tests.pipeline.tables.journal_by_hand import write_first_part
+from tests.pipeline.tables.conftest import BuiltLake, ingest_and_build
+from tests.pipeline.tables.journal_by_hand import (
+    write_first_part,
+    write_message_of_same_id,
+    write_message_with_end,
+)
 from tests.pipeline.tables.oracle import ANSWERED, Oracle, assert_same_rows, spark_rows
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.lake.manifest import encode_manifest
-from waypost.pipeline.tables import loops
+from waypost.pipeline.tables import loops, messages
 from waypost.pipeline.tables.build import build
 from waypost.pipeline.tables.registry import TABLES
 
@@ -48,6 +52,19 @@ def test_a_table_built_in_steps_equals_one_built_at_once(
     assert_same_rows(spark_rows(in_steps.lake.read(table, TABLES[table])), at_once)
 
 
+def test_a_rebuilt_day_keeps_apart_messages_of_one_id(spark: SparkSession, tmp_path: Path) -> None:
+    write_message_with_end(tmp_path)
+    lake = open_lake(spark, str(tmp_path / "lake"), create=True)
+    ingest_and_build(lake, "hand", tmp_path)
+    write_message_of_same_id(tmp_path)
+    assert ingest_and_build(lake, "hand", tmp_path).built.days == ["2026-01-02"]
+    wanted = Oracle(tmp_path / "journal", "hand").rows(messages.NAME, messages.SCHEMA)
+    assert_same_rows(spark_rows(lake.read(messages.NAME, messages.SCHEMA)), wanted)
+    at_once = open_lake(spark, str(tmp_path / "at-once"), create=True)
+    ingest_and_build(at_once, "hand", tmp_path)
+    assert_same_rows(spark_rows(at_once.read(messages.NAME, messages.SCHEMA)), wanted)
+
+
 def test_a_build_with_nothing_new_changes_nothing(in_steps: BuiltLake) -> None:
     before = in_steps.lake.manifest.version
     assert build(in_steps.lake).nothing_new
@@ -66,7 +83,7 @@ def test_an_unaffected_day_keeps_its_rows(by_hand: BuiltLake) -> None:
 def test_a_build_counts_the_messages_it_wrote(by_hand: BuiltLake) -> None:
     first, second = by_hand.steps
     assert first.built.days == ["2026-01-01", "2026-01-02", "2026-01-03"]
-    assert (first.built.messages, second.built.messages) == (16, 7)
+    assert (first.built.messages, second.built.messages) == (17, 8)
     assert by_hand.lake.manifest.unbuilt == []
 
 

@@ -153,11 +153,14 @@ def _events(change: Change, days: Iterable[str] | None = None) -> DataFrame:
 
 
 def _write_messages(change: Change, days: list[str]) -> int:
-    since = _events(change, [day for day in change.draft.days(EVENTS_TABLE) if day >= days[0]])
-    arrivals = arrivals_of(_events(change, days))
+    known = change.draft.days(EVENTS_TABLE)
+    since = _events(change, [day for day in known if day >= days[0]])
+    arrivals, moved = arrivals_of(_events(change, days)), transitions_of(since)
     chosen = arrivals_of(since).where(leaves_message() & F.col("chosen_id"))
-    some_repeat = not messages.repeated(chosen).isEmpty()
-    rows = messages.build(arrivals, transitions_of(since), chosen, some_repeat=some_repeat)
+    # A final message of an earlier day is not read again; its events since then are.
+    is_whole = min(known) >= days[0]
+    some_repeat = messages.ids_repeat(chosen, moved, is_whole=is_whole)
+    rows = messages.build(arrivals, moved, chosen, some_repeat=some_repeat)
     return change.rewrite(messages.NAME, rows, days)
 
 

@@ -3,7 +3,8 @@
 Rule 1  A row is an arrival that left a message: stored, or dead-lettered because its budget was
         exceeded. Its `day` is the day of arrival, whenever later events happened.
 Rule 2  Events of an id belong to the latest arrival of that id in that mailbox. Only ids that
-        senders choose can repeat.
+        senders choose can repeat, perhaps on a day that is not read: events before the first
+        arrival that is read belong to that message.
 Rule 3  The last transition decides the state. A dead letter whose id was stored again is `purged`:
         the relay no longer keeps it.
 Rule 4  The times of a scheduled message count from when it was due.
@@ -48,10 +49,10 @@ def build(
     """Return the messages of `arrivals`.
 
     `transitions` are those since the first arrival, and `chosen` the arrivals since then that left
-    a message under an id chosen by its sender. If none of these ids repeats (`repeated`), pass
+    a message under an id chosen by its sender. If none of these ids repeats (`ids_repeat`), pass
     `some_repeat=False` to skip looking them up.
     """
-    repeats = _arrivals_of_repeated_ids(chosen) if some_repeat else None
+    repeats = _arrivals_of_repeated_ids(chosen, transitions) if some_repeat else None
     # A constant key column would make Spark shuffle the aggregates again for the join.
     key = [*KEY, _ARRIVAL_SEQ] if some_repeat else [*KEY]
     messages = _with_arrival_seq(arrivals.where(leaves_message()), repeats, F.col("seq"))
@@ -60,16 +61,41 @@ def build(
     return _closing(messages.join(totals, on=key, how="left"))
 
 
-def repeated(chosen: DataFrame) -> DataFrame:
-    """Return the ids of `chosen` that arrived more than once in a mailbox. Few, if any."""
-    times = F.count(F.lit(1)).alias("times")
-    return chosen.groupBy(*KEY).agg(times).where(F.col("times") > 1).select(*KEY)
+def ids_repeat(chosen: DataFrame, transitions: DataFrame, *, is_whole: bool) -> bool:
+    """Return whether an id of `chosen` repeats; `is_whole` if no day before these has events.
+
+    The transitions are read only if there are ids to look for, and earlier days to repeat from.
+    """
+    times = chosen.groupBy(*KEY).agg(F.count(F.lit(1)).alias("times"))
+    most = times.agg(F.max("times").alias("most")).collect()[0].most or 0
+    if most != 1 or is_whole:
+        return bool(most > 1)
+    return not _repeated(chosen, transitions).isEmpty()
 
 
-def _arrivals_of_repeated_ids(chosen: DataFrame) -> DataFrame:
+def _repeated(chosen: DataFrame, transitions: DataFrame) -> DataFrame:
+    """Return the ids of `chosen` with another message before the last. Few, if any.
+
+    It is among `chosen`, or it has transitions before the first of these arrivals.
+    """
+    none, seq = F.lit(None).cast("bigint"), F.col("seq")
+    arrived = chosen.select(*KEY, seq.alias("arrived_seq"), none.alias("moved_seq"))
+    moved = transitions.select(*KEY, none.alias("arrived_seq"), seq.alias("moved_seq"))
+    # Not a join: most transitions of a message are added up before the shuffle.
+    seen = arrived.unionByName(moved).groupBy(*KEY)
+    firsts = seen.agg(
+        F.count("arrived_seq").alias("times"),
+        F.min("arrived_seq").alias("first_arrival"),
+        F.min("moved_seq").alias("first_move"),
+    )
+    repeats = (F.col("times") > 1) | (F.col("first_move") < F.col("first_arrival"))
+    return firsts.where(repeats).select(*KEY)
+
+
+def _arrivals_of_repeated_ids(chosen: DataFrame, transitions: DataFrame) -> DataFrame:
     """Return the repeated ids, each with all its arrivals in order."""
     arrivals = chosen.select(*KEY, F.struct("seq", "at_us").alias("arrival")).join(
-        F.broadcast(repeated(chosen)), on=[*KEY], how="left_semi"
+        F.broadcast(_repeated(chosen, transitions)), on=[*KEY], how="left_semi"
     )
     in_order = F.sort_array(F.collect_list("arrival")).alias("repeats")
     return F.broadcast(arrivals.groupBy(*KEY).agg(in_order))
