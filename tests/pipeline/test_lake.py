@@ -4,6 +4,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.pipeline.asked import counted_queries
@@ -28,9 +29,9 @@ def content(lake: Lake) -> list[tuple[date, int]]:
     return sorted((row.day, row.n) for row in lake.read("t", SCHEMA).collect())
 
 
-def rewrite(lake: Lake, rows: DataFrame, *days: date) -> None:
+def rewrite(lake: Lake, rows: DataFrame, *days: date, name: str = "t") -> None:
     change = lake.begin()
-    change.rewrite("t", rows, [str(day) for day in days])
+    change.rewrite(name, rows, [str(day) for day in days])
     change.commit()
 
 
@@ -210,7 +211,7 @@ def test_replaced_files_stay_for_a_time_however_many_versions_follow(
 
 
 def test_leftovers_of_dead_jobs_are_removed(spark: SparkSession, tmp_path: Path) -> None:
-    lake = new_lake(spark, tmp_path, Upkeep(keep_s=0, sweep_every=1))
+    lake = new_lake(spark, tmp_path, Upkeep(keep_s=0, leftover_s=0, sweep_every=1))
     rewrite(lake, table(spark, (FIRST, 1)), FIRST)
     died = lake.begin()
     died.rewrite("t", table(spark, (FIRST, 99)), [str(FIRST)])
@@ -223,6 +224,49 @@ def test_leftovers_of_dead_jobs_are_removed(spark: SparkSession, tmp_path: Path)
     assert content(lake) == [(FIRST, 1), (SECOND, 3)]
 
 
+def test_a_job_does_not_remove_what_another_committed_while_it_ran(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = new_lake(spark, tmp_path, Upkeep(keep_s=0, leftover_s=0, sweep_every=1))
+    rewrite(lake, table(spark, (FIRST, 1)), FIRST)
+    late = lake.begin()
+    late.rewrite("t", table(spark, (FIRST, 2)), [str(FIRST)])
+    rewrite(open_lake(spark, lake.path), table(spark, (FIRST, 3)), FIRST, name="u")
+    sweeping = open_lake(spark, lake.path, upkeep=lake.upkeep)
+    change = sweeping.begin()
+    change.rewrite("v", table(spark, (FIRST, 4)), [str(FIRST)])
+    late.commit()
+    change.commit()
+    assert packs_of(sweeping) == packs_of(lake)
+    assert content(open_lake(spark, lake.path)) == [(FIRST, 2)]
+
+
+def test_what_a_job_has_written_stays_while_others_commit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = new_lake(spark, tmp_path, Upkeep(keep_s=0, sweep_every=1))
+    rewrite(lake, table(spark, (FIRST, 1)), FIRST)
+    long = lake.begin()
+    long.rewrite("t", table(spark, (FIRST, 2)), [str(FIRST)])
+    others = open_lake(spark, lake.path, upkeep=lake.upkeep)
+    for n in range(3):
+        rewrite(others, table(spark, (FIRST, n)), FIRST, name="u")
+    long.commit()
+    assert content(open_lake(spark, lake.path)) == [(FIRST, 2)]
+
+
+def test_a_failed_search_for_leftovers_does_not_fail_what_is_committed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> dict[str, int]:
+        raise PySparkException("no answer")
+
+    monkeypatch.setattr("waypost.pipeline.lake.lake.find_writes", fail)
+    lake = new_lake(spark, tmp_path, Upkeep(sweep_every=1))
+    rewrite(lake, table(spark, (FIRST, 1)), FIRST)
+    assert content(open_lake(spark, lake.path)) == [(FIRST, 1)]
+
+
 def test_a_lake_that_only_spark_reaches_is_kept_small_as_well(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -230,7 +274,7 @@ def test_a_lake_that_only_spark_reaches_is_kept_small_as_well(
     name = f"{tmp_path.name.replace('_', '-')}-{tmp_path.parent.name}"
     spark.conf.set(f"fs.viewfs.mounttable.{name}.link./lake", f"file://{tmp_path}/lake")
     path = f"viewfs://{name}/lake"
-    upkeep = Upkeep(keep_versions=1, keep_s=0, sweep_every=1)
+    upkeep = Upkeep(keep_versions=1, keep_s=0, leftover_s=0, sweep_every=1)
     lake = open_lake(spark, path, create=True, upkeep=upkeep)
     rewrite(lake, table(spark, (FIRST, 1), (SECOND, 2)), FIRST, SECOND)
     files = lake.manifest.tables["t"]

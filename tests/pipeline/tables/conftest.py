@@ -16,7 +16,14 @@ from waypost.pipeline.lake.packs import Upkeep
 from waypost.pipeline.tables.build import BuildSummary, build
 from waypost.simulate import SimulationOptions, simulate
 
-CROWDED = Upkeep(pack_bytes=20_000, small_files_max=4, keep_versions=1, keep_s=0, sweep_every=1)
+CROWDED = Upkeep(
+    pack_bytes=20_000,
+    small_files_max=4,
+    keep_versions=1,
+    keep_s=0,
+    leftover_s=0,
+    sweep_every=1,
+)
 
 
 class Step(msgspec.Struct):

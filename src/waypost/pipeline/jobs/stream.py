@@ -53,7 +53,7 @@ STREAM_SETTINGS = {
     INITIAL_PARTITIONS: "64",
 }
 """Spark settings with which builds do not hold up events; they apply when a session starts."""
-# What a long build has written so far looks like leftovers of a job that died.
+# Events wait for each batch, so only builds search for leftovers of jobs that died.
 _WITHOUT_SWEEPS = Upkeep(sweep_every=1 << 62)
 
 

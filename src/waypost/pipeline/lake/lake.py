@@ -11,10 +11,13 @@ Rule 3  Readers go through a manifest. The files of a version stay for the next 
         minutes (`Upkeep`); a read that lasts longer may fail, and never mixes versions.
 Rule 4  What no version lists any more is removed when a later version is committed: first the
         directories, then their names from the manifest.
+Rule 5  What no version lists yet may be the work of a job that still commits, on top of later
+        versions. It is removed after a day, judged by a manifest that was just committed.
 
 Only Spark's readers and writers are needed, so a lake can be wherever Spark can write.
 """
 
+import contextlib
 import threading
 import time
 import uuid
@@ -51,6 +54,7 @@ from waypost.pipeline.lake.packs import (
 )
 from waypost.pipeline.lake.schemas import columns
 from waypost.pipeline.lake.storage import find_writes, remove, written_files
+from waypost.pipeline.spark.failures import PATH_ERRORS
 
 EVENTS_TABLE = "events"
 EVENT_ORDER = ("kind", "sender", "endpoint")
@@ -195,12 +199,12 @@ class Change:
         lake = self.lake
         with _COMMITS:
             self._remove_retired()
-            self._remove_leftovers()
             self._rebase()
             now_ms, version = int(time.time() * 1000), self.draft.version
             self.draft.retired += [Retired(one, version, now_ms) for one in self._replaced]
             write_manifest(lake.spark, lake.path, self.draft)
             lake.manifest = self.draft
+            self._remove_leftovers()
 
     def _rebase(self) -> None:
         """Continue from the newest version, if it is not the one that this began with."""
@@ -268,16 +272,17 @@ class Change:
         draft.retired = [one for one in draft.retired if one not in over]
 
     def _remove_leftovers(self) -> None:
-        """Remove what jobs that died have written for versions that others made, now and then."""
-        lake, upkeep = self.lake, self.lake.upkeep
-        if self.draft.version % upkeep.sweep_every:
+        """Remove, now and then, what jobs that died have written for earlier versions."""
+        lake, upkeep, current = self.lake, self.lake.upkeep, self.draft
+        if current.version % upkeep.sweep_every:
             return
-        before_s = time.time() - upkeep.keep_s
-        found = find_writes(lake.spark, lake.path, lake.manifest.tables, before_s)
-        in_use = writes_in_use(self.draft) | writes_in_use(lake.manifest)
-        for directory in found.keys() - in_use:
-            if found[directory] <= lake.manifest.version:
-                remove(lake.spark, lake.path, directory)
+        before_s = time.time() - upkeep.leftover_s
+        with contextlib.suppress(*PATH_ERRORS):  # the change is committed: a later one repeats it
+            found = find_writes(lake.spark, lake.path, current.tables, before_s)
+            # Only this manifest lists what others have committed since this job began.
+            for directory in found.keys() - writes_in_use(current):
+                if found[directory] < current.version:
+                    remove(lake.spark, lake.path, directory)
 
 
 def open_lake(

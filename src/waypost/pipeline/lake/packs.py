@@ -25,12 +25,15 @@ class Upkeep(msgspec.Struct, frozen=True, kw_only=True):
     """How large the files of a lake become, and how long replaced ones stay for readers.
 
     A replaced pack is removed `keep_versions` versions and `keep_s` seconds after it was replaced.
+    What no version lists is removed `leftover_s` seconds after it was written: its writer may
+    still commit, on top of later versions, so this is longer than any job.
     """
 
     pack_bytes: int = 32 * 1024 * 1024
     small_files_max: int = 16
     keep_versions: int = 3
     keep_s: float = 600.0
+    leftover_s: float = 24 * 3600.0
     sweep_every: int = 16
     """Versions between searches for leftovers of jobs that died."""
 
