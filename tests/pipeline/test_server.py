@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ import pytest
 
 from tests.eventually import eventually_blocking
 from tests.pipeline.test_privacy import exposed
+from waypost.pipeline.errors import SparkUnavailable
+from waypost.pipeline.spark import server as spark_server
 from waypost.pipeline.spark.server import find_server
 from waypost.pipeline.spark.session import ServerState, SparkChoice, spark_session
 from waypost.simulate import SimulationOptions, simulate
@@ -182,6 +185,46 @@ def test_a_server_that_was_killed_is_not_used(without_server: Machine) -> None:
     ended(server)
     assert without_server.state_file.exists()
     assert without_server.find() == (None, [])
+
+
+def test_a_server_that_starts_leaves_no_state_of_an_earlier_one(
+    without_server: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[object] = []
+
+    @contextlib.contextmanager
+    def start(*_: object) -> Iterator[None]:
+        found.append(without_server.find())
+        raise SparkUnavailable("no Java today")
+        yield
+
+    monkeypatch.setattr(spark_server, "spark_session", start)
+    with listening() as listener:
+        port = listener.getsockname()[1]
+        write_state(without_server, ServerState(port=port, token="t", pid=1, build="b"))
+        with pytest.raises(SparkUnavailable, match="no Java today"):
+            spark_server.serve(without_server.environment, 1.0, threading.Event(), lambda _: None)
+    assert found == [(None, [])]
+
+
+def test_a_server_that_stops_is_not_found(
+    without_server: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    had_state: list[bool] = []
+
+    @contextlib.contextmanager
+    def stop_later(*_: object) -> Iterator[None]:
+        yield
+        had_state.append(without_server.state_file.exists())
+
+    def look(_: ServerState) -> None:
+        had_state.append(without_server.state_file.exists())
+
+    monkeypatch.setattr(spark_server, "spark_session", stop_later)
+    monkeypatch.setattr(spark_server, "has_local_paths", lambda _: True)
+    monkeypatch.setattr(spark_server, "_wait", lambda *_: False)
+    spark_server.serve(without_server.environment, 1.0, threading.Event(), look)
+    assert had_state == [True, False]
 
 
 def test_a_server_without_jobs_ends(without_server: Machine) -> None:

@@ -2,7 +2,8 @@
 
 It is a Spark Connect server in the process of `waypost pipeline serve`. In the cache directory:
 
-    server.json     port, token, pid and build of the server, for the owner only
+    server.json     port, token, pid and build of the server, for the owner only, while jobs may
+                    join it: not before Spark has started, nor while it stops
     server.lock     locked by the server as long as it lives: without the lock, `server.json` is old
     server.jobs     locked by each job that uses the server
 
@@ -63,13 +64,15 @@ def serve(
     directory = require_cache_directory(environment)
     state = directory / _STATE
     with _held_by_server(directory), contextlib.ExitStack() as stack:
-        stack.callback(state.unlink, missing_ok=True)
+        # That of a server that was killed: with the lock held, a job would call its port.
+        state.unlink(missing_ok=True)
         token, port = secrets.token_urlsafe(32), _free_port()
         environment[_TOKEN] = token
         try:
             session = stack.enter_context(spark_session(_choice(port), environment))
         finally:
             del environment[_TOKEN]
+        stack.callback(state.unlink, missing_ok=True)  # before Spark stops
         running = ServerState(
             port=port,
             token=token,
