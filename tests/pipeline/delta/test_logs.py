@@ -227,6 +227,20 @@ def test_a_damaged_log_is_a_note_and_stops_no_other_table(lake: SmallLake) -> No
     assert rows_of(lake) == [1]
 
 
+def test_without_a_schema_a_log_follows_with_its_own_columns_and_none_is_created(
+    lake: SmallLake,
+) -> None:
+    lake.commit(lake.write(numbers(1)))
+    lake.update_log()
+    lake.commit(lake.write(numbers(2)))
+    lake.commit(lake.write(numbers(3), "other"), table="other")
+    assert update_logs(str(lake.root), lake.manifest, {TABLE: None, "other": None}) == []
+    assert rows_of(lake) == [2]
+    added = pa.table(DeltaTable(log_of(lake).parent).get_add_actions(flatten=True))
+    assert added["min.n"].to_pylist() == [2]
+    assert not (lake.root / "other" / "_delta_log").exists()
+
+
 def test_a_log_without_its_first_commit_is_written(lake: SmallLake) -> None:
     lake.commit(lake.write(numbers(1)))
     log_of(lake).mkdir()

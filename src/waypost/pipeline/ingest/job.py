@@ -15,7 +15,7 @@ from waypost.pipeline.ingest.results import IngestedBatch, NewEvents, SegmentDam
 from waypost.pipeline.ingest.spark_reader import ingest_with_spark
 from waypost.pipeline.journal.segments import SegmentFile, list_segments, one_copy_of_each
 from waypost.pipeline.journal.sources import JournalSource
-from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
+from waypost.pipeline.lake.delta import update_all_logs
 from waypost.pipeline.lake.lake import Change, Lake
 from waypost.pipeline.lake.manifest import IngestedSegment, Manifest
 from waypost.pipeline.spark.session import on_this_machine
@@ -32,7 +32,7 @@ class IngestSummary(msgspec.Struct, kw_only=True):
     bytes: int = 0
     days: list[str] = []
     notes: list[str] = []
-    """Why the Delta table `events` is not up to date."""
+    """Why Delta tables are not up to date."""
 
 
 def ingest(
@@ -47,7 +47,7 @@ def ingest(
     found = one_copy_of_each(listed)
     new = [segment for segment in found if _is_new(segment, change.draft)]
     if not new:
-        return IngestSummary(notes=update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS))
+        return IngestSummary(notes=update_all_logs(lake.path, lake.manifest))
     batch = None
     if not line_by_line and _are_local(lake, sources, new):
         batch = ingest_with_arrow(change, new)
@@ -56,7 +56,7 @@ def ingest(
         batch = ingest_with_spark(change, new) if new else IngestedBatch([], {}, {})
     summary = _record(change, new, batch)
     change.commit()
-    summary.notes = update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS)
+    summary.notes = update_all_logs(lake.path, lake.manifest)
     return summary
 
 

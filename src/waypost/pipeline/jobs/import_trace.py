@@ -31,7 +31,7 @@ from waypost.pipeline.jobs.trace_file import (
     trace_lines,
     with_line,
 )
-from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
+from waypost.pipeline.lake.delta import update_all_logs
 from waypost.pipeline.lake.events import CORRUPT, LINE, from_lines
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.lake.manifest import IngestedSegment
@@ -72,7 +72,7 @@ class TraceSummary(msgspec.Struct, kw_only=True):
     merged: int = 0
     days: list[str] = []
     notes: list[str] = []
-    """Why the Delta table `events` is not up to date."""
+    """Why Delta tables are not up to date."""
 
 
 def import_trace(
@@ -224,7 +224,7 @@ def _write(lake: Lake, relay: str, contents: _Contents, steps: DataFrame) -> Tra
         bad_examples=examples,
         merged=names.merged,
         days=batch.days,
-        notes=update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS),
+        notes=update_all_logs(lake.path, lake.manifest),
     )
 
 

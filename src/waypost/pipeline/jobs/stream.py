@@ -33,7 +33,7 @@ from waypost.pipeline.datasource import register
 from waypost.pipeline.datasource.source import FORMAT
 from waypost.pipeline.errors import JournalUnusable, LakeUnusable
 from waypost.pipeline.journal.sources import JournalSource
-from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
+from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_all_logs, update_logs
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Change, Lake, open_lake
 from waypost.pipeline.lake.manifest import IngestedSegment, Manifest
@@ -100,6 +100,7 @@ def stream(
     has_copies = any(one.relay == other.relay for one, other in pairwise(sources))
     build = build or _build
     before = open_lake(spark, lake_path, create=True).manifest
+    update_all_logs(lake_path.rstrip("/"), before)  # batches update that of `events` only
     register(spark)
     stop = stop or threading.Event()
     checkpoint = _checkpoint(lake_path, sources, options)

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from waypost.pipeline.errors import LakeUnusable
 from waypost.pipeline.journal.segments import list_segments
 from waypost.pipeline.journal.sources import JournalSource
-from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
+from waypost.pipeline.lake.delta import update_all_logs
 from waypost.pipeline.lake.events import CORRUPT, EVENTS, LINE, from_lines
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.lake.manifest import IngestedSegment
@@ -46,7 +46,7 @@ class SynthesisSummary(msgspec.Struct, kw_only=True):
     events: int
     days: list[str] = []
     notes: list[str] = []
-    """Why the Delta table `events` is not up to date."""
+    """Why Delta tables are not up to date."""
 
 
 def synthesize(lake: Lake, journal: str, events: int, name: str) -> SynthesisSummary:
@@ -71,7 +71,7 @@ def synthesize(lake: Lake, journal: str, events: int, name: str) -> SynthesisSum
         change.draft.relays[relay] = segments
     change.draft.relays[names[-1]] = _cut(segments, events - (copies - 1) * size)
     change.commit()
-    notes = update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS)
+    notes = update_all_logs(lake.path, lake.manifest)
     return SynthesisSummary(relays=copies, block=size, events=events, days=batch.days, notes=notes)
 
 

@@ -12,6 +12,7 @@ Needs `deltalake`; without it, there are no logs.
 """
 
 import importlib.util
+import json
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -71,10 +72,22 @@ class _LogUnusable(Exception):
     """A log cannot be updated; the text gives the reason and a remedy."""
 
 
-def update_logs(lake: str, manifest: Manifest, tables: Mapping[str, StructType]) -> list[str]:
+def update_all_logs(lake: str, manifest: Manifest) -> list[str]:
+    """Bring the log of `events`, and all logs that there are, to `manifest`; returns notes.
+
+    For jobs that add events. They complete what a dead build has left: otherwise retention would
+    remove files that its logs still list.
+    """
+    return update_logs(lake, manifest, {**dict.fromkeys(manifest.tables), **EVENTS_WITH_COMMENTS})
+
+
+def update_logs(
+    lake: str, manifest: Manifest, tables: Mapping[str, StructType | None]
+) -> list[str]:
     """Bring the Delta logs of `tables` to `manifest`; returns a note for each that it could not.
 
-    Comments of columns are in the metadata of their fields. Without `deltalake`, does nothing.
+    Comments of columns are in the metadata of their fields. Without a schema, a log keeps the
+    columns it has, and none is created. Without `deltalake`, does nothing.
     """
     if not manifest.version or importlib.util.find_spec("deltalake") is None:
         return []
@@ -114,7 +127,11 @@ def _require_a_file(storage: "pafs.FileSystem", manifest: Manifest) -> None:
 
 
 def _update_log(
-    storage: "pafs.FileSystem", uri: str, table: str, manifest: Manifest, schema: StructType
+    storage: "pafs.FileSystem",
+    uri: str,
+    table: str,
+    manifest: Manifest,
+    schema: StructType | None,
 ) -> None:
     """Bring one log to the manifest; repeats it if another job commits at the same time."""
     from deltalake.exceptions import CommitFailedError
@@ -123,11 +140,14 @@ def _update_log(
         log = _open_log(storage, uri, table)
         try:
             if log is None:
+                if schema is None:
+                    return
                 added = _adds(storage, table, manifest.tables.get(table, []), schema)
                 _create_log(uri, table, schema, added, _commit(manifest))
             elif (log.transaction_version(APP_ID) or 0) <= manifest.version:
-                _evolve_schema(log, schema, manifest)
-                _commit_changes(storage, log, table, manifest, schema)
+                if schema is not None:
+                    _evolve_schema(log, schema, manifest)
+                _commit_changes(storage, log, table, manifest, schema or _schema_of(log))
             return
         except CommitFailedError:
             if not attempts_left:
@@ -154,6 +174,10 @@ def _open_log(storage: "pafs.FileSystem", uri: str, table: str) -> "DeltaTable |
     if not ours:
         raise _LogUnusable(f"another program wrote its log: {remedy}")
     return log
+
+
+def _schema_of(log: "DeltaTable") -> StructType:
+    return StructType.fromJson(json.loads(log.schema().to_json()))
 
 
 def _create_log(
