@@ -7,6 +7,8 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import nats.errors
+import nats.js.errors
 import pytest
 
 from tests.client.tcp_proxy import TcpProxy
@@ -18,6 +20,7 @@ from waypost.cluster.lease import open_lease
 from waypost.cluster.partition import PartitionRunner
 from waypost.cluster.streams import connect, create_stream, disconnect, open_log, stream_name
 from waypost.relay.errors import RelayStopped
+from waypost.relay.journal.replicated import Ownership
 
 pytestmark = [
     pytest.mark.process,
@@ -40,6 +43,8 @@ class TestNode:
         self._proxy = TcpProxy(server, listener)
         self._url = f"nats://127.0.0.1:{listener.getsockname()[1]}"
         self._task: asyncio.Task[None] | None = None
+        self.failures: list[Exception] = []
+        """Errors of the next attempts to open its relay."""
 
     async def start(self, cluster: str, timeout_s: float = 2.0, lease_s: float = LEASE_S) -> None:
         await self._proxy.open()
@@ -50,9 +55,14 @@ class TestNode:
             self.directory,
             self.log,
             lease,
-            lambda ownership: Relay(self.directory, settings=SETTINGS, ownership=ownership),
+            self._open_relay,
         )
         self._task = asyncio.create_task(self.partition.run(self.name, f"ws://{self.name}"))
+
+    def _open_relay(self, ownership: Ownership) -> Relay:
+        if self.failures:
+            raise self.failures.pop()
+        return Relay(self.directory, settings=SETTINGS, ownership=ownership)
 
     @property
     def relay(self) -> Relay:
@@ -236,3 +246,19 @@ async def test_a_node_that_is_ahead_of_a_stream_made_again_reports_what_was_lost
         await ahead.stop()
         await fresh.stop()
         await disconnect(client)
+
+
+async def test_a_node_goes_on_after_any_error(
+    tmp_path: Path, nats_server: NatsServer, cluster: str
+) -> None:
+    node = TestNode("only", tmp_path, nats_server)
+    node.failures = [
+        RuntimeError("a bug"),
+        nats.errors.ConnectionReconnectingError(),
+        nats.js.errors.NoStreamResponseError(),
+    ]
+    await node.start(cluster)
+    await node.owns()
+    assert not node.failures
+    assert node.partition.problem == ""
+    await node.stop()

@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
+import nats.errors
+
 from waypost.cluster.follower import Follower
 from waypost.cluster.lease import Lease
 from waypost.relay.data_dir import DataDir, DirectoryLock
@@ -67,16 +69,17 @@ class PartitionRunner:
 
     async def run(self, node: str, address: str = "") -> None:
         """Follow and own, in turns, until `stop` is called."""
-        self._data.create()
         try:
             while not self._stopping.is_set():
                 try:
+                    self._data.create()
                     ownership = await self._follow(node, address)
                     if ownership is not None:
                         await self._own(ownership)
-                except (RelayError, OSError) as problem:
-                    self.problem = str(problem)
-                    log.warning("cluster: %s: %s", self._data.root, problem)
+                except Exception as problem:
+                    self.problem = str(problem) or type(problem).__name__
+                    is_bug = not isinstance(problem, RelayError | OSError | nats.errors.Error)
+                    log.warning("cluster: %s: %s", self._data.root, self.problem, exc_info=is_bug)
                     await self._lease.release()
                     await self._wait(self._stopping.wait())
         finally:
