@@ -42,8 +42,10 @@ class SharedFiles:
     @asynccontextmanager
     async def shared_from(self, data: DataDir) -> AsyncIterator[None]:
         """Keep the files of an open partition and the shared values in step."""
-        for _, path in _files(data):
+        for key, path in _files(data):
             self._known[path] = _read(path)
+            shared = self._values.get(key)  # it may have changed since `copy_to`
+            self._on_change(key, None if shared is None else shared.value)
         checking = asyncio.create_task(self._check(data))
         try:
             yield
