@@ -100,6 +100,39 @@ async def test_a_secret_is_made_once(nodes: list[SharedValues]) -> None:
     assert len(set(made)) == 1
 
 
+async def test_a_secret_that_was_deleted_is_made_again(
+    server: NatsServer, nodes: list[SharedValues]
+) -> None:
+    await nodes[0].create_once("secret", lambda: b"old")
+    client = await nats.connect(server.url)
+    await (await client.jetstream().key_value(bucket_name("test"))).delete("secret")
+    await eventually(lambda: nodes[0].get("secret") is None)
+    async with asyncio.timeout(30):
+        assert await nodes[0].create_once("secret", lambda: b"new") == b"new"
+    await closed(client)
+
+
+async def test_a_value_that_is_replaced_while_all_are_read_is_not_missed(
+    server: NatsServer, nodes: list[SharedValues], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await nodes[0].put("rules", b"1")
+    await nodes[0].put("config", b"1")
+    watch = KeyValue.watchall
+
+    async def watch_after_a_change(bucket: KeyValue, **options: Any) -> Any:
+        await nodes[0].put("rules", b"2")
+        return await watch(bucket, **options)
+
+    monkeypatch.setattr(KeyValue, "watchall", watch_after_a_change)
+    client = await nats.connect(server.url)
+    values = await SharedValues.open(client.jetstream(), "test")
+    found = values.get("rules")
+    assert found is not None
+    assert found.value == b"2"
+    await values.close()
+    await closed(client)
+
+
 async def test_a_node_finds_what_changed_while_the_server_was_away(
     nodes: list[SharedValues], server: NatsServer
 ) -> None:

@@ -148,10 +148,12 @@ class SharedValues:
 
     async def create_once(self, key: str, make: Callable[[], bytes]) -> bytes:
         """Return the value of `key`; the first node that asks makes it."""
-        known = self._values.get(key)
-        while known is None:
-            await self.replace(key, make())
-            known = self._values.get(key)
+        while (known := self._values.get(key)) is None:
+            value = make()
+            try:  # this also replaces what marks a deleted value
+                self._learn(key, SharedValue(value, await self._bucket.create(key, value)))
+            except nats.js.errors.KeyWrongLastSequenceError:
+                await self._read_again(key)
         return known.value
 
     async def _read_again(self, key: str) -> None:
@@ -173,10 +175,12 @@ class SharedValues:
 
     async def _watch(self) -> None:
         """Read all values, then follow changes until it is time to read them again."""
-        last = await self._last_revision()
         # Its methods are not annotated.
         watcher: Any = await self._bucket.watchall(inactive_threshold=WATCH_IDLE_S)
         try:
+            # Asked after the watch has begun: of a value that was replaced before, the watch has
+            # the new revision only.
+            last = await self._last_revision()
             seen, newest = set[str](), 0
             while newest < last:
                 # None should mark the end, but may come before the first value.
@@ -185,7 +189,8 @@ class SharedValues:
                     seen.add(entry.key)
                     newest = entry.revision or 0
             for key in self._values.keys() - seen:
-                self._learn(key, None)
+                if self._values[key].revision <= last:  # a later one was written here meanwhile
+                    self._learn(key, None)
             self._loaded.set()
             await self._take_changes(watcher, newest)
         finally:
