@@ -168,9 +168,15 @@ async def test_a_second_loss_keeps_the_events_of_the_first(
     assert len(first.follower.lost) == 2
 
 
+@pytest.mark.parametrize("at_once", [1, 32])
 async def test_a_log_that_contradicts_itself_is_not_copied(
-    nodes: Nodes, log: SimulatedLog, tmp_path: Path
+    nodes: Nodes,
+    log: SimulatedLog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
 ) -> None:
+    monkeypatch.setattr("tests.cluster.simulated_log.RECORDS_PER_READ", at_once)
     first, second = nodes
     sequence = len(log.records)
     log.forget(1)
@@ -178,7 +184,8 @@ async def test_a_log_that_contradicts_itself_is_not_copied(
     assert len(log.records) == sequence
     await send(first, "not fenced, because the log uses its sequences again")
     with pytest.raises(LogUnusable, match="by first, does not continue the one before"):
-        await Node("third", tmp_path, log).follow()
+        async with asyncio.timeout(30):
+            await Node("third", tmp_path, log).follow()
 
 
 async def test_an_empty_log_is_not_filled_from_the_copy_of_a_node(

@@ -66,6 +66,8 @@ class Follower:
         self.appended = 0
         """Batches that the log lacked, and that were appended again."""
         self._indexed_seq = indexed_seq(data)
+        self._compared_at = 0
+        """The position of the record for which the copy was last compared with the log."""
         self._begin(self._known())
 
     @property
@@ -105,8 +107,9 @@ class Follower:
         entries = await self._log.read(self.position, wait_s)
         for number, entry in enumerate(entries):
             if self.hash is not None and entry.record.header.prev != self.hash:
-                if number:
+                if number or entry.position == self._compared_at:
                     raise _contradiction(entry)
+                self._compared_at = entry.position
                 self._compare_again(f"the batch at {entry.position:,} does not continue")
                 return 0
             await self._put(entry)
