@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+import nats.errors
 import pytest
 from nats.js.api import StreamConfig
 
@@ -143,8 +144,32 @@ def test_a_stream_that_was_deleted(operator: Operator) -> None:
 
 
 def test_an_advertised_address_of_something_else(operator: Operator) -> None:
-    wrong = operator.server.monitoring_url
-    assert "reaches something else than this node" in operator.serve("--advertise", wrong)
+    not_http = operator.server.url.replace("nats://", "http://")
+    for wrong in (operator.server.monitoring_url, not_http):
+        assert "reaches something else than this node" in operator.serve("--advertise", wrong)
+
+
+def test_the_address_for_clients_as_a_monitoring_address(operator: Operator) -> None:
+    option = ("--nats-monitoring", operator.server.url.replace("nats://", "http://"))
+    expected = "it must be the monitoring address of nats-server"
+    assert expected in operator.serve(*option)
+    result = operator.waypost("cluster", "status", operator.address(), *option, exits=4)
+    assert expected in result.stderr
+
+
+def test_servers_that_end_while_a_command_asks(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_answer(*_: object) -> None:
+        raise nats.errors.ConnectionReconnectingError
+
+    monkeypatch.setattr("waypost.cluster.announcements.announcements", no_answer)
+    monkeypatch.setattr("waypost.cluster.overview.announcements", no_answer)
+    for command in (["status"], ["move", "0", "any"]):
+        name, *rest = command
+        result = operator.waypost("cluster", name, operator.address(), *rest, exits=4)
+        assert "the NATS servers did not answer" in result.stderr
+        assert "check that a majority of them is running" in result.stderr
 
 
 def test_an_advertised_name_that_the_node_rejects(operator: Operator) -> None:

@@ -7,6 +7,7 @@ Rule 2  One that does not answer may be right all the same, if this machine cann
 """
 
 import asyncio
+import http.client
 import json
 import logging
 import urllib.error
@@ -14,6 +15,7 @@ import urllib.request
 from typing import Any
 
 from waypost.cluster.node import Node
+from waypost.relay.errors import RelayError
 
 log = logging.getLogger("waypost.cluster")
 
@@ -24,26 +26,36 @@ _ANSWER_MAX_BYTES = 4096
 _MISDIRECTED = 421
 
 
+class AddressWrong(RelayError):
+    """The advertised address is not that of this node."""
+
+
 async def keep_checking(node: Node) -> None:
     """Check the advertised address of a node that listens, and start it unless that is wrong.
 
     Then check it again and again until cancelled.
     """
-    is_started = False
-    while True:
-        wrong, node.unreachable = await asyncio.to_thread(
-            check_address, node.options.address, node.instance
-        )
-        if wrong:
-            if not node.failed.done():
-                node.failed.set_result(wrong)
-            return
-        if not is_started:
-            is_started = True
-            node.start()
-        if node.unreachable:
-            log.warning("cluster: %s", node.unreachable)
-        await asyncio.sleep(CHECK_S)
+    try:
+        await _check(node)
+        node.start()
+        while True:
+            await asyncio.sleep(CHECK_S)
+            await _check(node)
+    except Exception as problem:
+        if not isinstance(problem, RelayError | OSError):
+            log.exception("cluster: the advertised address is not checked any more")
+        node.fail(str(problem))
+
+
+async def _check(node: Node) -> None:
+    """Note whether the address reaches the node. Raises `AddressWrong` if it surely does not."""
+    wrong, node.unreachable = await asyncio.to_thread(
+        check_address, node.options.address, node.instance
+    )
+    if wrong:
+        raise AddressWrong(wrong)
+    if node.unreachable:
+        log.warning("cluster: %s", node.unreachable)
 
 
 def check_address(address: str, instance: str) -> tuple[str, str]:
@@ -57,7 +69,9 @@ def check_address(address: str, instance: str) -> tuple[str, str]:
                 f" start it with --origin {address}, too"
             ), ""
         found = {}
-    except (OSError, ValueError) as problem:
+    except http.client.BadStatusLine:
+        found = {}  # not HTTP
+    except (OSError, ValueError, http.client.HTTPException) as problem:
         return "", (
             f"--advertise {address} cannot be reached from this machine ({problem}): agents are"
             " sent there; check the address, and that a firewall or proxy lets them through"

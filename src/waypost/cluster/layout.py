@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from waypost.cluster.shared_values import SharedValues
-from waypost.cluster.streams import connect, create_stream, disconnect
+from waypost.cluster.streams import answered, connect, create_stream, disconnect
 from waypost.relay.errors import LogUnusable
 
 LAYOUT_KEY = "layout"
@@ -29,19 +29,25 @@ async def create_cluster(servers: Sequence[str], cluster: str, layout: Layout) -
         await SharedValues.create(client.jetstream(), cluster, layout.replicas)
         values = await SharedValues.open(client.jetstream(), cluster)
         try:
-            if values.get(LAYOUT_KEY) is not None:
-                found = layout_of(values, cluster)
-                raise LogUnusable(
-                    f"there is a cluster {cluster!r} already, with {found.partitions} partitions:"
-                    " choose another name"
-                )
-            for number in range(layout.partitions):
-                await create_stream(client, cluster, number, replicas=layout.replicas)
-            await values.replace(LAYOUT_KEY, msgspec.json.encode(layout))
+            with answered():
+                _require_new(values, cluster)
+                for number in range(layout.partitions):
+                    await create_stream(client, cluster, number, replicas=layout.replicas)
+                if not await values.replace(LAYOUT_KEY, msgspec.json.encode(layout)):
+                    _require_new(values, cluster)
         finally:
             await values.close()
     finally:
         await disconnect(client)
+
+
+def _require_new(values: SharedValues, cluster: str) -> None:
+    if values.get(LAYOUT_KEY) is not None:
+        found = layout_of(values, cluster)
+        raise LogUnusable(
+            f"there is a cluster {cluster!r} already, with {found.partitions} partitions: choose"
+            " another name"
+        )
 
 
 def layout_of(values: SharedValues, cluster: str) -> Layout:

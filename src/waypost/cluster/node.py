@@ -34,7 +34,7 @@ from waypost.cluster.owners import Owner, owner_of, wish_of
 from waypost.cluster.shared_bindings import SharedBindings
 from waypost.cluster.shared_files import SharedFiles
 from waypost.cluster.shared_values import SharedValues
-from waypost.cluster.streams import check_sync, connect, disconnect, open_log
+from waypost.cluster.streams import answered, check_sync, connect, disconnect, open_log
 from waypost.policy.bounds import connections_max
 from waypost.policy.partitions import partition_of
 from waypost.policy.settings import Settings
@@ -102,7 +102,7 @@ class Node:
         self.serve_options, self.settings = options.serve, options.settings
         self.unreachable = ""
         """Why the advertised address does not reach this node; "" if it does."""
-        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Why the node cannot go on."""
         self._steady_since = 0.0
 
@@ -170,12 +170,17 @@ class Node:
         """Wait until all agents have disconnected."""
         await asyncio.gather(*(context.hub.wait_until_empty() for context in self._contexts))
 
+    def fail(self, problem: str) -> None:
+        """Stop the node because of a problem that it cannot solve."""
+        if not self._failed.done():
+            self._failed.set_result(problem)
+
     async def failure(self) -> str:
         """Wait for what keeps the whole node from serving, and return it.
 
         A partition that fails here is followed, and owned by another node.
         """
-        return await self.failed
+        return await self._failed
 
     async def stop(self) -> None:
         """Stop all partitions at the same time: one after the other, a node that is about to stop
@@ -210,6 +215,12 @@ class Node:
                 self._give_up_surplus()
             except Exception as problem:
                 log.warning("cluster: this node is not announced: %s", problem)
+            if self.client.is_closed:  # as after a password that is not valid any more
+                self.fail(
+                    "the NATS servers ended the connection of this node: check its user and"
+                    " password, and their log; then start it again"
+                )
+                return
             await asyncio.sleep(ANNOUNCE_S)
 
     @property
@@ -245,26 +256,33 @@ async def open_node(options: NodeOptions) -> AsyncIterator[Node]:
     possible; nothing is changed then.
     """
     async with AsyncExitStack() as stack:
-        client = await connect(options.servers)
-        stack.push_async_callback(disconnect, client)
-        for url in options.monitoring:
-            await check_sync(url)
-        values = await SharedValues.open(client.jetstream(), options.cluster)
-        stack.push_async_callback(values.close)
-        layout = layout_of(values, options.cluster)
-        lock = DirectoryLock(DataDir(options.data_dir))
-        stack.callback(lock.release)
-        id_ = await cluster_id(values)
-        claim = claim_of(options.data_dir, options.cluster, id_, options.name)
-        identities = await _identities(options, values, stack)
-        node = Node(options, client, layout, values, identities, claim)
-        node.hosts = await _hosts(node)
-        await _join(node)
-        stack.push_async_callback(withdraw, client, options.cluster, options.name)
+        with answered():
+            node = await _joined(options, stack)
         keep_alive = asyncio.create_task(node.keep_alive())
         stack.callback(keep_alive.cancel)
         stack.push_async_callback(node.stop)
         yield node
+
+
+async def _joined(options: NodeOptions, stack: AsyncExitStack) -> Node:
+    """Return a node that has joined the cluster, and leaves it with `stack`."""
+    client = await connect(options.servers)
+    stack.push_async_callback(disconnect, client)
+    for url in options.monitoring:
+        await check_sync(url)
+    values = await SharedValues.open(client.jetstream(), options.cluster)
+    stack.push_async_callback(values.close)
+    layout = layout_of(values, options.cluster)
+    lock = DirectoryLock(DataDir(options.data_dir))
+    stack.callback(lock.release)
+    id_ = await cluster_id(values)
+    claim = claim_of(options.data_dir, options.cluster, id_, options.name)
+    identities = await _identities(options, values, stack)
+    node = Node(options, client, layout, values, identities, claim)
+    node.hosts = await _hosts(node)
+    await _join(node)
+    stack.push_async_callback(withdraw, client, options.cluster, options.name)
+    return node
 
 
 async def _hosts(node: Node) -> list[PartitionHost]:

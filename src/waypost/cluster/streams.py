@@ -8,10 +8,12 @@ Rule 2  Every difference is reported at once, with what to do. Nothing is change
 """
 
 import asyncio
+import http.client
 import json
 import logging
 import urllib.request
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import nats.errors
@@ -39,6 +41,10 @@ SERVER_MIN = (2, 15, 1)
 REPLICAS = 3
 CLUSTER_KEY = "waypost-cluster"
 _CONNECT_S = 5.0
+_PING_S, _PINGS_MAX = 3.0, 2
+"""A server that vanished without closing its connections is given up after the pings that it leaves
+unanswered, some ten seconds. NATS's client would need four minutes and more, and TCP a quarter of
+an hour."""
 _FAILURES = (nats.errors.Error, OSError, TimeoutError)
 
 
@@ -49,6 +55,8 @@ class NatsConnection(Client):
             server says that it has no TLS, which anyone on the way can say.
     Rule 2  A request fails as soon as the connection is lost: its answer cannot arrive any more.
             It would wait for its timeout otherwise, and a publish of an agent with it.
+    Rule 3  Nothing waits for a server that does not read any more: a connection that is given up
+            is cut off, with what was not sent.
     """
 
     def __init__(self) -> None:
@@ -84,6 +92,13 @@ class NatsConnection(Client):
             transport.close()  # type: ignore[no-untyped-call]
             raise nats.errors.Error("the server does not require TLS, and the address does")
         await super()._process_info(info, initial_connection)
+
+    async def _attempt_reconnect(self) -> None:
+        """Connect again; closing the old connection would wait until all was sent."""
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
+        await super()._attempt_reconnect()
 
     async def note_loss(self) -> None:
         """Let the requests that are waiting fail: the connection they were sent on is lost."""
@@ -133,6 +148,17 @@ async def connect(servers: Sequence[str]) -> Client:
         f"no NATS server can be reached at {', '.join(map(without_user, servers))} ({why}): check"
         " the addresses, and that the servers are running"
     )
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Raise `LogUnavailable` for what the NATS servers left unanswered in the block."""
+    try:
+        yield
+    except nats.errors.Error as problem:
+        raise LogUnavailable(
+            f"the NATS servers did not answer ({problem}): check that a majority of them is running"
+        ) from None
 
 
 async def disconnect(client: Client) -> None:
@@ -206,7 +232,7 @@ async def check_sync(monitoring_url: str) -> None:
     """
     try:
         shown = await asyncio.to_thread(_read_varz, monitoring_url)
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, http.client.HTTPException) as problem:
         raise LogUnavailable(
             f"{monitoring_url} does not show a server's settings ({problem}): it must be the"
             " monitoring address of nats-server (http_port)"
@@ -237,6 +263,7 @@ async def _connect(servers: Sequence[str], *, reconnect: bool) -> Client:
     options: dict[str, Any] = {  # floats, which its annotations do not allow
         "reconnect_time_wait": 0.2,
         "connect_timeout": _CONNECT_S,
+        "ping_interval": _PING_S,
     }
     await client.connect(
         list(servers),
@@ -244,6 +271,8 @@ async def _connect(servers: Sequence[str], *, reconnect: bool) -> Client:
         disconnected_cb=client.note_loss,
         allow_reconnect=reconnect,
         max_reconnect_attempts=-1 if reconnect else 1,
+        max_outstanding_pings=_PINGS_MAX,
+        flush_timeout=_CONNECT_S,
         name="waypost",
         **options,
     )

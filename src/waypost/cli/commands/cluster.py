@@ -324,7 +324,7 @@ def _with_cluster(text: str, ask: Callable[[Any, str, "SharedValues"], Awaitable
 
     from waypost.cluster.address import parse_cluster
     from waypost.cluster.shared_values import SharedValues
-    from waypost.cluster.streams import connect
+    from waypost.cluster.streams import answered, connect, disconnect
 
     address = parse_cluster(text)
 
@@ -333,10 +333,11 @@ def _with_cluster(text: str, ask: Callable[[Any, str, "SharedValues"], Awaitable
         try:
             values = await SharedValues.open(client.jetstream(), address.name)
             try:
-                return await ask(client, address.name, values)
+                with answered():
+                    return await ask(client, address.name, values)
             finally:
                 await values.close()
         finally:
-            await client.close()
+            await disconnect(client)
 
     return asyncio.run(run())
