@@ -1,8 +1,10 @@
 """JetStream as a log when servers end, streams are full or gone, and others write to them."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import nats.errors
 import pytest
@@ -12,6 +14,7 @@ from nats.aio.msg import Msg
 from tests.cluster.batches import Batches
 from tests.eventually import eventually
 from tests.harness.nats_server import MAX_PAYLOAD, NatsServer
+from waypost.cluster import jetstream
 from waypost.cluster.jetstream import JetStreamLog
 from waypost.cluster.streams import connect, create_stream, disconnect, open_log, stream_name
 from waypost.relay.errors import LogUnavailable, LogUnusable
@@ -141,3 +144,52 @@ async def test_a_message_that_waypost_did_not_write_is_an_error(
     for ask in (log.tail, lambda: log.read(0)):
         with pytest.raises(LogUnusable, match="was not written by Waypost"):
             await ask()
+
+
+async def test_a_log_that_returns_nothing_is_not_at_its_end(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.append(0, Batches().make())
+
+    async def no_messages(*_: object) -> list[Msg]:
+        return []
+
+    monkeypatch.setattr("waypost.cluster.jetstream._fetched", no_messages)
+    with pytest.raises(LogUnavailable, match="did not return its messages after 0"):
+        await log.read(0)
+
+
+async def test_messages_that_were_lost_with_a_connection_are_read_again(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = Batches()
+    for number in range(6):
+        await log.append(number, batches.make())
+    fetched = jetstream._fetched
+    fetches = 0
+
+    async def fetch_two(consumer: Any, limit: int, wait_s: float) -> list[Msg]:
+        nonlocal fetches
+        fetches += 1
+        if fetches == 2:
+            await fetched(consumer, 2, wait_s)  # sent, and never arrived
+        return await fetched(consumer, 2, wait_s)
+
+    monkeypatch.setattr("waypost.cluster.jetstream._fetched", fetch_two)
+    found: list[int] = []
+    while entries := await log.read(len(found)):
+        found += [entry.position for entry in entries]
+    assert found == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.slow
+async def test_a_server_that_does_not_move_any_more_is_given_up_and_found_again(
+    client: Client, server: NatsServer
+) -> None:
+    server.signal(signal.SIGSTOP)
+    try:
+        await client.publish(SUBJECT, b"x" * MAX_PAYLOAD)  # it would wait for this to be sent
+        await eventually(lambda: not client.is_connected)
+    finally:
+        server.signal(signal.SIGCONT)
+    await eventually(lambda: client.is_connected)

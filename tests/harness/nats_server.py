@@ -72,6 +72,11 @@ class NatsServer:
                 lambda: is_open(self.port), "nats-server", timeout_s=STARTS_WITHIN_S
             )
 
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """End it with SIGKILL; one that another thread is starting, after that."""
         with self._lock:

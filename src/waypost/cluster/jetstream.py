@@ -110,11 +110,19 @@ class JetStreamLog:
             return []
         try:
             messages = await self._fetch(after, wait_s or self._timeout_s)
+            if not messages and not wait_s:  # a gap, or no answer
+                await self._drop_consumer()
+                messages = await self._fetch(after, self._timeout_s)
         except _TRANSIENT as problem:
             await self._drop_consumer()
             if getattr(problem, "err_code", None) == _STREAM_NOT_FOUND:
                 raise self._gone() from None
             raise LogUnavailable(f"the stream {self._stream} cannot be read: {problem}") from None
+        if not messages and not wait_s:
+            raise LogUnavailable(
+                f"the stream {self._stream} did not return its messages after {after:,}: check"
+                " that its servers are running and can reach each other"
+            )
         entries = self._records(after, messages)
         if entries and entries[-1].position != _sequence(messages[-1]):
             await self._drop_consumer()  # the rest is read again with the record it belongs to
@@ -179,8 +187,10 @@ class JetStreamLog:
 
     async def _fetch(self, after: int, wait_s: float) -> list[Msg]:
         """Return messages after a sequence, with no gap between them."""
-        if self._consumer is None or self._next != after + 1:
+        if self._next != after + 1:
             await self._drop_consumer()
+        is_new = self._consumer is None
+        if self._consumer is None:
             config = ConsumerConfig(
                 deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
                 opt_start_seq=after + 1,
@@ -194,17 +204,28 @@ class JetStreamLog:
             )
         messages = await _fetched(self._consumer, _RECORDS_PER_FETCH, wait_s)
         found: list[Msg] = []
+        # A new consumer begins with what the stream still has; afterwards, what is missing was
+        # sent into a connection that was lost, and is not sent again.
+        expected = _sequence(messages[0]) if is_new and messages else after + 1
         for message in messages:
-            if found and _sequence(message) != _sequence(found[-1]) + 1:
-                await self._drop_consumer()
-                return found
+            if _sequence(message) != expected:
+                return await self._up_to_gap(found)
             found.append(message)
+            expected += 1
         while found and found[-1].subject == self._piece:
             rest = await _fetched(self._consumer, 1, _PIECE_WAIT_S)
             if not rest:
                 break  # its record was never appended
+            if _sequence(rest[0]) != expected:
+                return await self._up_to_gap(found)
             found += rest
+            expected += 1
         self._next = _sequence(found[-1]) + 1 if found else after + 1
+        return found
+
+    async def _up_to_gap(self, found: list[Msg]) -> list[Msg]:
+        """Return `found`; a new consumer reads what follows."""
+        await self._drop_consumer()
         return found
 
     def _records(self, after: int, messages: Sequence[Msg]) -> list[Entry]:
