@@ -61,7 +61,7 @@ async def test_confirmations_arrive_once_however_often_the_connection_is_cut(
         for count in range(100):
             sent.append((await ann.send("agent.bob", count)).message_id)
             await (await bob.receive(60)).ack()
-            if count % 10 == 5:
+            if count % 20 == 5:  # five times: each delay before the next attempt is twice as long
                 proxy.cut()
         got = [(await anext(confirmations)).message_id for _ in sent]
         assert sorted(got) == sorted(sent)
