@@ -146,6 +146,16 @@ async def test_a_message_that_waypost_did_not_write_is_an_error(
             await ask()
 
 
+async def test_a_log_that_is_closed_leaves_nothing_at_the_server(
+    client: Client, log: JetStreamLog
+) -> None:
+    await log.append(0, Batches().make())
+    assert await log.read(0)
+    await log.close()
+    found = await client.jetstream().stream_info(stream_name(CLUSTER, 0))
+    assert found.state.consumer_count == 0
+
+
 async def test_a_log_that_returns_nothing_is_not_at_its_end(
     log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ Failures and answers:
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -52,6 +53,7 @@ _QUESTION_TIMEOUTS = 2
 9 s. An owner that gave up earlier would send its agents away for nothing."""
 
 _PIECE_WAIT_S = 1.0
+_DELETE_S = 1.0
 _ATTEMPTS = 5
 
 _WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
@@ -143,8 +145,14 @@ class JetStreamLog:
         return Tail(max(position, message.seq or 0), stored.header)
 
     async def close(self) -> None:
-        """Delete the consumer."""
+        """Delete the consumer, if there is a server to ask."""
+        consumer = self._consumer
         await self._drop_consumer()
+        if consumer is not None:
+            with suppress(*_TRANSIENT):
+                async with asyncio.timeout(_DELETE_S):
+                    name = (await consumer.consumer_info()).name
+                    await self._jetstream.delete_consumer(self._stream, name)
 
     async def _publish(
         self, subject: str, expected: int, part: bytes, headers: dict[str, str]

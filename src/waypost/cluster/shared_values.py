@@ -32,7 +32,7 @@ CHECK_S = 2.0
 """After as long without a change, a node checks that it has missed none."""
 RETRY_S = 1.0
 OPEN_S = 15.0
-"""How long to try to read all values for the first time."""
+"""How long to wait for the next value when all are read for the first time."""
 WATCH_IDLE_S = 30.0
 """After as long, the servers delete the consumer of a watch that was not ended."""
 _DELETE_S = 1.0
@@ -65,7 +65,7 @@ class SharedValues:
     @classmethod
     async def open(cls, jetstream: JetStreamContext, cluster: str) -> "SharedValues":
         """Open the bucket of a cluster and read all values. Raises `LogUnusable` if there is none,
-        `LogUnavailable` if it cannot be read within `OPEN_S`."""
+        `LogUnavailable` if it cannot be read."""
         name = bucket_name(cluster)
         try:
             bucket = await jetstream.key_value(name)
@@ -79,15 +79,23 @@ class SharedValues:
 
         opened = cls(jetstream, bucket, name)
         opened._task = asyncio.create_task(opened._follow())
-        loaded = asyncio.create_task(opened._loaded.wait())
-        ends = [loaded, opened._task]
-        await asyncio.wait(ends, timeout=OPEN_S, return_when=asyncio.FIRST_COMPLETED)
-        loaded.cancel()
-        if not opened._loaded.is_set():
+        if not await opened._is_loaded():
             await opened.close()
             why = opened._problem or "no answer"
             raise LogUnavailable(f"the shared values of {cluster!r} cannot be read: {why}")
         return opened
+
+    async def _is_loaded(self) -> bool:
+        """Wait for all values; return False once none has arrived for `OPEN_S`."""
+        assert self._task is not None
+        loaded = asyncio.create_task(self._loaded.wait())
+        known = -1
+        while not (loaded.done() or self._task.done()) and len(self._values) > known:
+            known = len(self._values)
+            ends = [loaded, self._task]
+            await asyncio.wait(ends, timeout=OPEN_S, return_when=asyncio.FIRST_COMPLETED)
+        loaded.cancel()
+        return self._loaded.is_set()
 
     @staticmethod
     async def create(jetstream: JetStreamContext, cluster: str, replicas: int = 3) -> None:
