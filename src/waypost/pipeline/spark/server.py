@@ -34,13 +34,13 @@ from waypost.files import read_secret
 from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.files import replace_file
 from waypost.pipeline.spark.cache import cache_directory, require_cache_directory, spark_build
+from waypost.pipeline.spark.connection import is_answering
 from waypost.pipeline.spark.java import require_java
 from waypost.pipeline.spark.session import (
     SAME_MACHINE,
     ServerState,
     SparkChoice,
     has_local_paths,
-    is_answering,
     spark_session,
 )
 

@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -20,6 +19,7 @@ from pyspark.sql.utils import is_remote
 from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.files import LINE_MAX_BYTES, LOCAL_PATHS, private_files
 from waypost.pipeline.spark.cache import archive_path, cache_directory, is_complete
+from waypost.pipeline.spark.connection import join
 from waypost.pipeline.spark.executors import ship_packages
 from waypost.pipeline.spark.java import (
     JAVA_VARIABLES,
@@ -39,8 +39,6 @@ SAME_MACHINE = "spark.waypost.sameMachine"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 PUSHED_NAMES_MAX = 200
 """Names that a query looks for in files one by one, to skip pages without any of them."""
-_REMOTE_MODE = "SPARK_CONNECT_MODE_ENABLED"
-_ANSWER_TIMEOUT_S = 10
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 # Session settings, so that they apply on a cluster and over Connect alike.
@@ -155,7 +153,7 @@ def spark_session(
         if choice.remote:
             session = _connect(choice.remote, choice)
         elif choice.server:
-            session = stack.enter_context(_join(choice.server, environment))
+            session = stack.enter_context(join(choice.server, environment))
         else:
             scratch = stack.enter_context(_scratch_directory(choice, environment))
             session = _start(choice, environment, scratch)
@@ -197,49 +195,6 @@ def _connect(remote: str, choice: SparkChoice) -> SparkSession:
             f"no Spark Connect server at {remote}: {_first_line(problem)}"
         ) from problem
     return session
-
-
-@contextlib.contextmanager
-def _join(server: ServerState, environment: MutableMapping[str, str]) -> Iterator[SparkSession]:
-    """Open a session on a server of this machine, which has the settings of a local session."""
-    from pyspark.sql.connect.session import SparkSession as RemoteSession
-
-    environment[_REMOTE_MODE] = "1"  # by this, functions of PySpark tell which session they serve
-    try:
-        session = RemoteSession.builder.channelBuilder(_channel(server)).create()
-        session.conf.set(LOCAL_PATHS, str(server.local_paths).lower())
-        yield session  # type: ignore[misc]
-    finally:
-        environment.pop(_REMOTE_MODE, None)
-
-
-def is_answering(server: ServerState) -> bool:
-    """Return whether a Spark Connect server listens there."""
-    import grpc  # type: ignore[import-untyped]
-
-    channel = _channel(server).toChannel()
-    try:
-        grpc.channel_ready_future(channel).result(_ANSWER_TIMEOUT_S)
-    except grpc.FutureTimeoutError:
-        return False
-    finally:
-        channel.close()
-    return True
-
-
-def _channel(server: ServerState) -> Any:
-    """Return how to reach a server: by its address, as the name "localhost" may have others."""
-    from pyspark.sql.connect.client import DefaultChannelBuilder
-
-    class Loopback(DefaultChannelBuilder):
-        """A channel that is local, as the server's token demands, whatever the name means."""
-
-        @property
-        def endpoint(self) -> str:
-            """Return the address in the words of gRPC."""
-            return f"ipv4:127.0.0.1:{server.port}"
-
-    return Loopback(f"sc://localhost:{server.port}/;token={server.token}")
 
 
 def on_this_machine(spark: SparkSession) -> bool:
