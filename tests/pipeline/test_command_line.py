@@ -69,6 +69,21 @@ def test_settings_can_be_backtested_on_an_imported_trace(
     assert result["rejected"] == {"quota_exceeded": 20}
 
 
+def test_decisions_cannot_replace_the_lake_and_spark_is_not_even_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "spark_session", None)
+    mark = tmp_path / "lake" / "manifest" / "slot=0" / "part-1.json"
+    mark.parent.mkdir(parents=True)
+    mark.write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    for out in ("lake", ".", "lake/decisions"):
+        job = ("pipeline", "backtest", "--lake", "./lake", "--out", out)
+        failed = CommandLine(tmp_path / "relay")(*job, exits=1)
+        assert f"cannot write decisions to {out}, which would be replaced" in failed.stderr
+    assert mark.exists()
+
+
 def test_a_job_updates_the_delta_tables_that_a_dead_one_left_behind(
     waypost: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

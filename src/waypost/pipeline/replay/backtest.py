@@ -10,10 +10,12 @@
 stage replays stay as recorded. The rules are in docs/backtest.md.
 """
 
+import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -21,7 +23,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.files import replace_file
+from waypost.pipeline.errors import PipelineError
+from waypost.pipeline.files import local_path, replace_file
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake
 from waypost.pipeline.replay.arrivals import OUTPUT_COLUMNS, STAGE_COLUMNS
@@ -62,6 +65,7 @@ from waypost.policy.reasons import Reason
 
 ACCEPTED = "accepted"
 RESULT_FILE = "backtest.json"
+_RESULT_FILES = re.compile(r"part-.*|_SUCCESS|\..*\.crc")
 _SENDERS_SHOWN = 20
 _RIGHTS = ("patternSenders",)
 
@@ -115,8 +119,11 @@ def backtest(
 
     `settings` is the text of a `config.json`. With `out`, write every decision there as Parquet,
     replacing what it holds. Without `shortcut`, replay every sender and endpoint step by step, also
-    those that screening proves unaffected. Raise `InvalidSettings` before anything is replayed.
+    those that screening proves unaffected. Raise `InvalidSettings` before anything is replayed, and
+    `PipelineError` before anything is read if `out` must not be replaced.
     """
+    if out is not None:
+        require_replaceable(out, lake.path)
     fit_shuffles(lake.spark, lake.manifest.event_bytes)
     events = lake.read(EVENTS_TABLE, EVENTS)
     timeline = read_timeline(events, lake.manifest.relays, settings)
@@ -128,6 +135,61 @@ def backtest(
             run.decisions().write.mode("overwrite").parquet(out)
             result.out = out
     return result
+
+
+def require_replaceable(out: str, lake: str) -> None:
+    """Raise `PipelineError` if `out` has to do with the lake, or holds other than a result.
+
+    Spark removes with all that is in it what it overwrites. Only local files are looked at.
+    """
+    problem = _relation_to_lake(out, lake) or _what_would_be_lost(out)
+    if problem:
+        raise PipelineError(
+            f"cannot write decisions to {out}, which would be replaced: {problem}; give a new"
+            " directory outside the lake"
+        )
+
+
+def _relation_to_lake(out: str, lake: str) -> str | None:
+    ours, theirs = _address(out), _address(lake)
+    if ours == theirs:
+        return f"it is the lake {lake}"
+    if ours in theirs.parents:
+        return f"the lake {lake} is in it"
+    if theirs in ours.parents:
+        return f"it is in the lake {lake}"
+    return None
+
+
+def _what_would_be_lost(out: str) -> str | None:
+    if _is_remote(out):
+        return None
+    directory = Path(local_path(out))
+    try:
+        if directory.exists() and not directory.is_dir():
+            return "it is a file"
+        names = sorted(directory.iterdir()) if directory.is_dir() else []
+        other = next((one.name for one in names if not _is_of_result(one)), None)
+    except OSError as problem:
+        return f"it cannot be read ({problem.strerror})"
+    return f"it holds {other}" if other else None
+
+
+def _is_of_result(path: Path) -> bool:
+    if path.name == "_temporary":  # of a backtest that was killed
+        return True
+    return bool(_RESULT_FILES.fullmatch(path.name)) and path.is_file()
+
+
+def _address(given: str) -> PurePath:
+    """Return a path without links, or an address, to be compared with others of its kind."""
+    if _is_remote(given):
+        return PurePosixPath(posixpath.normpath(given))
+    return Path(local_path(given)).resolve()
+
+
+def _is_remote(given: str) -> bool:
+    return ":" in given.partition("/")[0] and not given.startswith("file:")
 
 
 def save_result(lake: Lake, result: Backtest) -> None:

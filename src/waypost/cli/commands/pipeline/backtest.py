@@ -30,7 +30,11 @@ def backtest(
     settings: SettingsOption = None,
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="DIR", help="Write every decision to DIR as Parquet."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Write every decision to DIR as Parquet; replaces an earlier result there.",
+        ),
     ] = None,
     json: JsonOption = False,
     spark: "SparkChoice",
@@ -43,6 +47,8 @@ def backtest(
     values prove unaffected are not replayed. The result is also written to the
     lake, for the dashboard.
 
+    DIR of --out must be new, empty or an earlier result, and outside the lake.
+
     \b
     Examples:
       waypost pipeline backtest --lake ./lake
@@ -50,9 +56,11 @@ def backtest(
     """
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.replay.backtest import backtest as replay
-    from waypost.pipeline.replay.backtest import save_result
+    from waypost.pipeline.replay.backtest import require_replaceable, save_result
 
     changes = _read(settings)
+    if out is not None:
+        require_replaceable(out, lake)  # before the seconds in which Spark starts
     with start_job(spark.for_replay()) as job, job.step("replaying"):
         # Without changes the point is to check the replay: take no shortcuts.
         opened = job.open_lake(lake)
