@@ -1,5 +1,6 @@
-"""Where a backtest writes: over an earlier result, and over nothing else."""
+"""Where a backtest writes: over an earlier result and nothing else, or not at all."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,14 @@ import pytest
 from tests.pipeline.replay.conftest import Recording
 from waypost.pipeline.errors import PipelineError
 from waypost.pipeline.lake.lake import Lake
-from waypost.pipeline.replay.backtest import backtest, require_replaceable
+from waypost.pipeline.replay import backtest as replay
+from waypost.pipeline.replay.backtest import (
+    Backtest,
+    ReplayScope,
+    backtest,
+    require_replaceable,
+    save_result,
+)
 
 
 @pytest.fixture
@@ -92,3 +100,26 @@ def test_decisions_can_be_written_twice_to_one_directory(
     out = str(tmp_path / "decisions")
     assert backtest(recording.lake, out=out).out == out
     assert backtest(recording.lake, out=out).out == out
+
+
+def no_space(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_result_that_cannot_be_saved_is_returned_with_a_note(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    class OnlyAPath(Lake):
+        def __init__(self) -> None:
+            self.path = str(lake)
+
+    if full:
+        monkeypatch.setattr(replay, "replace_file", no_space)
+    else:
+        (lake / "backtest.json").mkdir()
+    result = Backtest(scope=ReplayScope(), messages=7)
+    save_result(OnlyAPath(), result)
+    [note] = result.notes
+    assert note.startswith(f"the dashboard does not have this result: cannot write {lake}/backtest")
+    assert note.endswith("No space left on device" if full else "Is a directory")

@@ -1,5 +1,6 @@
 """Writing the report: content, maximum size, and the report of an empty lake."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.asked import counted_queries
 from tests.pipeline.reports.small_lake import SMALL, LakeInMemory, as_rows, at
+from waypost.pipeline.errors import PipelineError
 from waypost.pipeline.lake.lake import open_lake
+from waypost.pipeline.reports import report as report_job
 from waypost.pipeline.reports.data import ReportData
 from waypost.pipeline.reports.formatting import DAY_MS, MINUTE_MS
 from waypost.pipeline.reports.queries import query_report_data
@@ -36,9 +39,23 @@ def test_a_page_is_one_file_with_a_summary(small_report: ReportData, tmp_path: P
 def test_a_failed_write_leaves_no_file_behind(small_report: ReportData, tmp_path: Path) -> None:
     taken = tmp_path / "report.html"
     taken.mkdir()
-    with pytest.raises(OSError, match="directory"):
+    with pytest.raises(PipelineError, match="directory"):
         write_page(small_report, taken)
     assert list(tmp_path.iterdir()) == [taken]
+
+
+@pytest.mark.parametrize("function", ["make_directory", "replace_file"])
+def test_a_page_that_cannot_be_written_is_an_error_with_a_remedy(
+    small_report: ReportData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(report_job, function, fail)
+    page = tmp_path / "lake" / "report.html"
+    wanted = f"cannot write the report to {page}: Read-only file system: .* --out .* --report"
+    with pytest.raises(PipelineError, match=wanted):
+        write_page(small_report, page)
 
 
 def test_the_report_of_an_empty_lake_states_that(spark: SparkSession, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ class Backtest(msgspec.Struct, kw_only=True):
     `by_reason`: old reason → new reason → number of arrivals. `by_tier`: differences by replayed
     tier. `rejected_before`, `rejected`: all rejections by reason, recorded and replayed. `counted`:
     rejections in floods that the journal only counts; no other number includes them. `notes`: what
-    was not replayed.
+    was not replayed, and whether the result could not be saved for the dashboard.
     """
 
     messages: int = 0
@@ -193,10 +193,18 @@ def _is_remote(given: str) -> bool:
 
 
 def save_result(lake: Lake, result: Backtest) -> None:
-    """Write `result` into the lake for the dashboard, if the lake is a local directory."""
-    directory = Path(lake.path)
-    if directory.is_dir():
-        replace_file(directory / RESULT_FILE, msgspec.json.encode(result))
+    """Write `result` into the lake for the dashboard, if the lake is a local directory.
+
+    If that fails, note it in `result`: the answer of a long replay is worth more than its copy.
+    """
+    path = Path(lake.path, RESULT_FILE)
+    try:
+        if path.parent.is_dir():
+            replace_file(path, msgspec.json.encode(result))
+    except OSError as problem:
+        result.notes.append(
+            f"the dashboard does not have this result: cannot write {path}: {problem.strerror}"
+        )
 
 
 # The stages

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from waypost.pipeline.errors import PipelineError
 from waypost.pipeline.files import make_directory, replace_file
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.reports.data import ReportData
@@ -26,16 +27,22 @@ class ReportSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_report(lake: Lake, out: str | Path) -> ReportSummary:
-    """Query the lake and write the page to `out`, whole or not at all. Raises `OSError`."""
+    """Query the lake and write the page to `out`, whole or not at all. Raises `PipelineError`."""
     return write_page(query_report_data(lake), out)
 
 
 def write_page(report: ReportData, out: str | Path) -> ReportSummary:
-    """Write the page for `report` to `out`, whole or not at all. Raises `OSError`."""
+    """Write the page for `report` to `out`, whole or not at all. Raises `PipelineError`."""
     path = Path(out)
     page = render_page(report).encode()
-    make_directory(path.parent)
-    replace_file(path, page)
+    try:
+        make_directory(path.parent)
+        replace_file(path, page)
+    except OSError as problem:
+        raise PipelineError(
+            f"cannot write the report to {path}: {problem.strerror}: name another file, with --out"
+            " of `waypost pipeline report` or --report of `waypost pipeline run`"
+        ) from None
     return ReportSummary(
         path=str(path),
         bytes=len(page),
