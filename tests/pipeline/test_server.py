@@ -11,7 +11,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from tests.eventually import eventually_blocking
 from tests.pipeline.test_privacy import exposed
 from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.spark import server as spark_server
+from waypost.pipeline.spark.progress import report_progress
 from waypost.pipeline.spark.server import find_server
 from waypost.pipeline.spark.session import ServerState, SparkChoice, spark_session
 from waypost.simulate import SimulationOptions, simulate
@@ -127,6 +129,15 @@ def write_state(machine: Machine, state: ServerState) -> None:
     machine.state_file.write_bytes(msgspec.json.encode(state))
 
 
+def run_without_end(state: ServerState, then: Callable[[], None]) -> None:
+    """Run a query that would take years, and call `then` when it runs."""
+    with spark_session(SparkChoice(server=state), os.environ) as spark:
+        # The first progress that is reported: the query has tasks.
+        calls = iter([then])
+        with report_progress(spark, lambda _: next(calls, lambda: None)()):
+            spark.range(10**18).selectExpr("max(hash(hash(id)))").collect()
+
+
 def test_every_job_finds_the_server_and_gives_the_usual_results(machine: Machine) -> None:
     directory = machine.directory
     simulate(SimulationOptions(messages=1500, out=directory / "traffic", agents=40, seed=2))
@@ -225,6 +236,16 @@ def test_a_server_that_stops_is_not_found(
     monkeypatch.setattr(spark_server, "_wait", lambda *_: False)
     spark_server.serve(without_server.environment, 1.0, threading.Event(), look)
     assert had_state == [True, False]
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_a_job_whose_server_ends_says_so_soon(without_server: Machine, end: signal.Signals) -> None:
+    process = without_server.start()
+    began_s = time.monotonic()
+    with pytest.raises(SparkUnavailable, match="the Spark server has ended: run this again"):
+        run_without_end(without_server.state(), lambda: process.send_signal(end))
+    assert time.monotonic() - began_s < 60
+    ended(process)
 
 
 def test_a_server_without_jobs_ends(without_server: Machine) -> None:
