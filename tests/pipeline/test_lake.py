@@ -115,6 +115,20 @@ def test_opening_a_missing_lake_is_an_error_with_the_command_to_create_one(
         open_lake(spark, str(tmp_path / "nowhere"))
 
 
+@pytest.mark.parametrize("name", ["a[1]", "a]", "{a", "b}", "a*", "a?", "a\\b", "a\nb"])
+def test_a_lake_in_a_directory_that_spark_takes_for_a_pattern_is_rejected(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    inside = tmp_path / name
+    inside.mkdir()
+    for path in (str(inside), f"file:{inside}/lake", f"s3a://bucket/{name}/lake"):
+        with pytest.raises(LakeUnusable, match="without wildcards or brackets"):
+            open_lake(spark, path, create=True)
+    monkeypatch.chdir(inside)
+    with pytest.raises(LakeUnusable, match="without wildcards or brackets"):
+        open_lake(spark, "./lake", create=True)
+
+
 def test_a_lake_of_a_later_format_is_not_touched(spark: SparkSession, tmp_path: Path) -> None:
     lake = new_lake(spark, tmp_path)
     rewrite(lake, table(spark, (FIRST, 1)), FIRST)
