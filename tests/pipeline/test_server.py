@@ -19,8 +19,10 @@ import msgspec
 import pytest
 
 from tests.eventually import eventually_blocking
+from tests.pipeline.test_convert import write_older
 from tests.pipeline.test_privacy import exposed
 from waypost.pipeline.errors import SparkUnavailable
+from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.spark import server as spark_server
 from waypost.pipeline.spark.progress import report_progress
 from waypost.pipeline.spark.server import find_server
@@ -151,6 +153,7 @@ def test_every_job_finds_the_server_and_gives_the_usual_results(machine: Machine
         ("recommend", "--reject-at-most", "0.01", *lake): "reliability.rateLimit.maxPerWindow",
         ("restore", "--data-dir", "new", *lake): "estored",
         ("report", *lake): "Report: lake/report.html",
+        ("convert", *lake): "up to date",
         ("import-trace", "mails.txt", "--lake", "mails"): "2 messages from 1 sender",
     }
     for command, expected in commands.items():
@@ -159,6 +162,17 @@ def test_every_job_finds_the_server_and_gives_the_usual_results(machine: Machine
         assert f"{USING} {machine.state().pid})" in done.stderr
     for written in ("lake", "mails", "out"):
         assert exposed(directory / written) == []
+    assert not any((directory / "elsewhere").iterdir())
+
+
+def test_an_older_lake_is_converted_where_it_is(machine: Machine) -> None:
+    directory = machine.directory
+    simulate(SimulationOptions(messages=100, out=directory / "few", agents=24, seed=2))
+    machine.run("run", "--journal", "few", "--lake", "present")
+    with spark_session(SparkChoice(server=machine.state()), os.environ) as spark:
+        write_older(open_lake(spark, str(directory / "present")), directory / "older")
+    done = machine.run("convert", "--lake", "older")
+    assert "Converted" in done.stdout, done.stderr
     assert not any((directory / "elsewhere").iterdir())
 
 

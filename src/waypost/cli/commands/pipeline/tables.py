@@ -122,14 +122,13 @@ def convert(*, lake: LakeOption, json: JsonOption = False, spark: "SparkChoice")
     """
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.jobs.convert import convert as convert_events
-    from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.tables.build import build as build_tables
 
     with start_job(spark) as job:
         with job.step("converting events"):
-            converted = convert_events(job.spark, lake)
+            converted = convert_events(job.spark, job.path(lake))
         with job.step("building tables"):
-            built = build_tables(open_lake(job.spark, lake))
+            built = build_tables(job.open_lake(lake))
     if json:
         console.print_json({"converted": converted, "built": built})
         return
