@@ -210,6 +210,20 @@ def test_two_relays_with_one_name_are_rejected_before_any_read(tmp_path: Path) -
         parse_sources([str(tmp_path / "a" / "data"), str(tmp_path / "b" / "data")])
 
 
+@pytest.mark.parametrize("given", [".", "./", "journal", "./journal/", "../east"])
+def test_a_relay_has_the_name_of_its_directory_however_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    (tmp_path / "east" / "journal").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "east")
+    assert [source.relay for source in parse_sources([given])] == ["east"]
+
+
+def test_an_address_has_the_name_of_its_last_directory() -> None:
+    [source] = parse_sources(["s3://bucket/relays/east/"])
+    assert source == JournalSource("east", "s3://bucket/relays/east/journal")
+
+
 def test_another_relay_under_an_existing_name_is_rejected(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ Standard library only: executors import this before anything is unpacked there.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
@@ -72,8 +73,10 @@ def journal_path(given: str) -> str:
 
 
 def default_relay_name(journal: str) -> str:
-    """Return the name of the data directory around `journal`."""
-    return PurePosixPath(journal).parent.name or "relay"
+    """Return the name of the data directory around `journal`, or "relay" if it has none."""
+    # Without the whole path, the journals of all relays given as `.` would have one name.
+    path = journal if "://" in journal else os.path.abspath(local_path(journal))
+    return PurePosixPath(path).parent.name or "relay"
 
 
 def _parse(given: str) -> list[JournalSource]:
