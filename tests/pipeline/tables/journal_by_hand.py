@@ -104,13 +104,12 @@ def _first_day() -> list[Any]:
         _accepted(at(1, "15:00:00"), "again", "agent.c", "agent.b", chosen_id=True),
         _about(events.Leased, at(1, "15:00:01"), "again", "agent.b"),
         _about(events.Acked, at(1, "15:00:02"), "again", "agent.b"),
-        _resent(at(1, "16:00:00")),
         events.SessionChanged(at_us=at(1, "20:00:00"), subject="agent.b", action="connected"),
     ]
 
 
 def _used_again() -> list[Any]:
-    """The first message is leased and ended before its id is used again."""
+    """Use ids again: one after its message has ended, one after a day that is not rebuilt."""
     first, second = at(1, "21:00:00"), at(1, "22:00:00")
     return [
         _accepted(first, "twice", "agent.c", "agent.b", chosen_id=True),
@@ -118,6 +117,7 @@ def _used_again() -> list[Any]:
         _about(events.Acked, at(1, "21:00:04"), "twice", "agent.b"),
         _accepted(second, "twice", "agent.c", "agent.b", chosen_id=True),
         _about(events.Leased, at(1, "22:00:02"), "twice", "agent.b"),
+        _resent(at(1, "23:00:00")),
     ]
 
 
