@@ -61,7 +61,7 @@ def _is_of_spark(problem: BaseException | None) -> bool:
 
 
 def _is_listening(server: "ServerState") -> bool:
-    """Return whether a process has the port of a server; it is told nothing."""
+    """Return whether a process has the port of a server. Sends it nothing."""
     try:
         with socket.create_connection(("127.0.0.1", server.port), _ANSWER_TIMEOUT_S):
             return True
