@@ -69,13 +69,14 @@ def check_address(address: str, instance: str) -> tuple[str, str]:
                 f" start it with --origin {address}, too"
             ), ""
         found = {}
-    except http.client.BadStatusLine:
-        found = {}  # not HTTP
     except (OSError, ValueError, http.client.HTTPException) as problem:
-        return "", (
-            f"--advertise {address} cannot be reached from this machine ({problem}): agents are"
-            " sent there; check the address, and that a firewall or proxy lets them through"
-        )
+        is_answer = isinstance(problem, http.client.BadStatusLine)
+        if not is_answer or isinstance(problem, http.client.RemoteDisconnected):
+            return "", (
+                f"--advertise {address} cannot be reached from this machine ({problem}): agents"
+                " are sent there; check the address, and that a firewall or proxy lets them through"
+            )
+        found = {}  # it does not speak HTTP
     if found.get("instance") != instance:
         return (
             f"--advertise {address} reaches something else than this node: agents would be sent"
