@@ -149,10 +149,7 @@ class JetStreamLog:
         consumer = self._consumer
         await self._drop_consumer()
         if consumer is not None:
-            with suppress(*_TRANSIENT):
-                async with asyncio.timeout(_DELETE_S):
-                    name = (await consumer.consumer_info()).name
-                    await self._jetstream.delete_consumer(self._stream, name)
+            await delete_consumer(self._jetstream, self._stream, consumer)
 
     async def _publish(
         self, subject: str, expected: int, part: bytes, headers: dict[str, str]
@@ -309,6 +306,21 @@ class JetStreamLog:
                 await consumer.unsubscribe()
             except _TRANSIENT:
                 pass  # the server deletes it when it was not used for a while
+
+
+async def delete_consumer(
+    jetstream: JetStreamContext,
+    stream: str,
+    subscription: JetStreamContext.PullSubscription | JetStreamContext.PushSubscription,
+) -> None:
+    """Delete the consumer of a subscription that has ended, if a server answers.
+
+    The library leaves it to the servers, which allow a stream a limited number of consumers.
+    """
+    with suppress(*_TRANSIENT):
+        async with asyncio.timeout(_DELETE_S):
+            name = (await subscription.consumer_info()).name
+            await jetstream.delete_consumer(stream, name)
 
 
 async def _fetched(

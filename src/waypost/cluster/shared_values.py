@@ -21,6 +21,7 @@ from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig, StorageType
 from nats.js.kv import KV_DEL, KV_PURGE, KeyValue
 
+from waypost.cluster.jetstream import delete_consumer
 from waypost.relay.errors import LogUnavailable, LogUnusable
 
 log = logging.getLogger("waypost.cluster")
@@ -35,7 +36,6 @@ OPEN_S = 15.0
 """How long to wait for the next value when all are read for the first time."""
 WATCH_IDLE_S = 30.0
 """After as long, the servers delete the consumer of a watch that was not ended."""
-_DELETE_S = 1.0
 
 OnChange = Callable[[str, bytes | None], None]
 
@@ -202,16 +202,9 @@ class SharedValues:
             self._loaded.set()
             await self._take_changes(watcher, newest)
         finally:
-            with suppress(nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError):
-                await self._end(watcher)
-
-    async def _end(self, watcher: Any) -> None:
-        """End a watch, and delete its consumer: the library leaves it to the servers, which allow
-        a bucket a limited number of consumers."""
-        await watcher.stop()
-        async with asyncio.timeout(_DELETE_S):
-            consumer = (await watcher._sub.consumer_info()).name
-            await self._jetstream.delete_consumer(self._stream, consumer)
+            with suppress(nats.errors.Error, OSError):  # must not hide a cancellation
+                await watcher.stop()
+            await delete_consumer(self._jetstream, self._stream, watcher._sub)
 
     async def _last_revision(self) -> int:
         state = (await self._jetstream.stream_info(self._stream)).state
