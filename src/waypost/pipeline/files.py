@@ -6,6 +6,7 @@ Standard library only: executors import this before anything is unpacked there.
 import contextlib
 import errno
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 LINE_MAX_BYTES = 64 * 1024 * 1024
 """Longer lines of a journal are skipped: no relay writes them, and a reader holds a whole line."""
+
+PATTERN_CHARACTERS = re.compile(r"[*?\[\]{}\\\x00-\x1f]")
+"""With one of these, Spark reads other directories than the one of that name, or none."""
 
 LOCAL_PATHS = "spark.waypost.localPaths"
 """Spark setting: whether a path without a scheme means the same file to Spark and to Python."""

@@ -12,12 +12,9 @@ from typing import NamedTuple
 
 from waypost.files import read_file
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.files import local_path
+from waypost.pipeline.files import PATTERN_CHARACTERS, local_path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_UNUSABLE = re.compile(r"[*?\[\]{}\x00-\x1f]")
-"""Characters with which Spark reads other directories than the one of that name, or none."""
-
 
 _PARTITIONS = "partitions"
 _NODE_FILE = "node.json"
@@ -83,7 +80,7 @@ def _parse(given: str) -> list[JournalSource]:
     name, equals, path = given.partition("=")
     if not equals or not _NAME.fullmatch(name):
         name, path = "", given
-    if not path or _UNUSABLE.search(path):
+    if not path or PATTERN_CHARACTERS.search(path):
         raise JournalUnusable(
             f"{given!r:.200} does not name one journal: give the data directory of a relay, without"
             " wildcards or brackets"

@@ -19,7 +19,6 @@ Only Spark's readers and writers are needed, so a lake can be wherever Spark can
 
 import contextlib
 import os
-import re
 import threading
 import time
 import uuid
@@ -32,7 +31,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from waypost.pipeline.errors import LakeUnusable
-from waypost.pipeline.files import local_path, sees_path
+from waypost.pipeline.files import PATTERN_CHARACTERS, local_path, sees_path
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.manifest import (
     FORMAT,
@@ -81,9 +80,6 @@ UNIQUE_COLUMNS = (
     "total_ms",
 )
 """Values of these columns hardly repeat, so a dictionary costs time and makes files larger."""
-
-_PATTERN = re.compile(r"[*?\[\]{}\\\x00-\x1f]")
-"""Characters with which Spark reads other directories than the one of that name, or none."""
 
 OLDER_FORMAT = 1
 """Lakes with a directory for each day."""
@@ -309,7 +305,7 @@ def open_lake(
 def _require_no_pattern(spark: SparkSession, path: str) -> None:
     # Spark completes a relative path first: the directories above count as well.
     whole = os.path.abspath(local_path(path)) if sees_path(spark, path) else path
-    if _PATTERN.search(whole):
+    if PATTERN_CHARACTERS.search(whole):
         raise LakeUnusable(
             f"{whole!r:.200} does not name one lake: give a directory without wildcards or brackets"
             " in its path"
